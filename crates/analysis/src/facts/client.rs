@@ -9,7 +9,7 @@ use webdyno_model::workload::{Arrival, Workload};
 
 fact_table! {
     "requests/s": rate, ended_per_s, offered_rate;
-    "fraction": rate_ci95_fraction, failed_fraction, bad_gateway_fraction, forbidden_fraction,
+    "fraction": rate_ci95_fraction, failed_fraction, failed_early_fraction, bad_gateway_fraction, forbidden_fraction,
         request_timeout_fraction, too_many_requests_fraction, unavailable_fraction, server_error_fraction,
         client_cpu_fraction_max_thread;
     "us": response_time_mean_us, response_time_p99_us, response_time_excess_us, service_time_mean_us,
@@ -31,12 +31,17 @@ impl FactBuilder<'_> {
         let ended = (run.requests.completed + run.requests.failed) as f64;
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let total = run.client.kernel_limit_total.as_ref();
+        let late = run.errors.timeout + run.errors.connect_timeout;
         let status_share = |status: &[&str]| (ended > 0.0).then(|| response_count(run, status) / ended);
         let facts = [
             (FactId::rate, run.rate),
             (FactId::ended_per_s, per_s(ended)),
             (FactId::rate_ci95_fraction, relative_ci95(&measurement.measured_rates())),
             (FactId::failed_fraction, (ended > 0.0).then(|| run.requests.failed as f64 / ended)),
+            (
+                FactId::failed_early_fraction,
+                (ended > 0.0).then(|| run.requests.failed.saturating_sub(late) as f64 / ended),
+            ),
             (FactId::bad_gateway_fraction, status_share(&BAD_GATEWAY)),
             (FactId::forbidden_fraction, status_share(&["403"])),
             (FactId::request_timeout_fraction, status_share(&["408"])),

@@ -17,6 +17,8 @@ const CPU_WAIT_FRACTION_MAX: f64 = 0.3;
 /// use.
 const FAILED_FRACTION_MAX: f64 = 0.001;
 const THROTTLED_FRACTION_MAX: f64 = 0.1;
+/// From this share of failures on that did not take long they are what keeps the generator busy.
+const FAILED_EARLY_FRACTION_MIN: f64 = 0.5;
 /// Where the server takes longer than this multiple of what it took before all connections were in use, it is what slows down.
 const SLOWER_RATIO_MAX: f64 = 1.5;
 const SLOWER_SPARE_US: f64 = 1000.0;
@@ -27,7 +29,7 @@ const FULL_FRACTION_MAX: f64 = 0.2;
 /// from a server that had room.
 pub fn check(facts: &Facts) -> Option<Finding> {
     // Errors come as fast as they can be asked for: what fails the requests is what limits, however busy that keeps the generator.
-    let is_server = is_server_full(facts) || concurrency::is_mostly_errors(facts);
+    let is_server = is_server_full(facts) || concurrency::is_mostly_errors(facts) || fails_early(facts);
     if let Some(why) = facts.generator_fault.as_ref().filter(|_| !is_server) {
         let summary =
             format!("The load generator is the bottleneck: {why}. The figures are not valid for the server.");
@@ -55,6 +57,11 @@ fn is_server_full(facts: &Facts) -> bool {
     let processors =
         || processors::are_short(facts) && processors::own_cores(facts).is_some_and(|own| own >= generator);
     facts.generator_is_late && (link() || processors())
+}
+
+/// Whether most requests fail before their time is over: refused, reset, closed. Those come as fast as errors do.
+fn fails_early(facts: &Facts) -> bool {
+    facts.value(FactId::failed_early_fraction).is_some_and(|failed| failed >= FAILED_EARLY_FRACTION_MIN)
 }
 
 /// The number of connections, when they and not the server kept the offered rate from being reached.
@@ -124,6 +131,11 @@ mod tests {
         let finding = check(&facts).unwrap();
         assert!(finding.summary.contains("90% of a core"));
         assert!(finding.remedies[0].setting_changes().is_empty());
+        for (failed, fires) in [(0.99, false), (0.2, true)] {
+            let mut facts = crate::facts::testing::facts(&[(FactId::failed_early_fraction, failed)], &[]);
+            facts.generator_fault = Some("the busiest engine thread used 90% of a core".into());
+            assert_eq!(check(&facts).is_some(), fires, "{failed}");
+        }
     }
 
     #[test]

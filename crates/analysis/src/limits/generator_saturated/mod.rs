@@ -36,7 +36,7 @@ pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, client_cpu_cores, client_cpu_fraction_max_thread, client_delay_mean_us,
         client_delay_p90_us, connect_time_max_us, connect_timeouts, connections_cap, cpu_busy_fraction,
-        failed_fraction, offered_rate, pressure_group_cpu_some_fraction, rate, response_time_mean_us,
+        failed_early_fraction, failed_fraction, offered_rate, pressure_group_cpu_some_fraction, rate, response_time_mean_us,
         scoreboard_full_fraction, service_time_first_us, service_time_mean_us, throttled_fraction,
         waiting_in_generator_mean, workers_idle_mean, workers_startable_mean,
     }],

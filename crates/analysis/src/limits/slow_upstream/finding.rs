@@ -10,7 +10,7 @@ use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
 
-/// Of the requests in flight, those that wait there, and how many at least.
+/// Of the requests that are worked on, those that wait there, and how many at least.
 const WAITING_FRACTION_MIN: f64 = 0.5;
 const WAITING_MIN: f64 = 2.0;
 /// Under load it takes so many times as long as a whole request that was alone, and this much more.
@@ -27,6 +27,8 @@ pub(crate) struct Upstream<'a> {
     pub(crate) address: &'a str,
     /// Requests that wait for its answer.
     pub(crate) waiting: f64,
+    /// Of how many that are worked on: what queues for a worker or a process waits for those.
+    pub(crate) of: f64,
     /// How long each of them does.
     pub(crate) time_us: f64,
     /// Whether that is seen on most of the connections, and not only that they are open.
@@ -37,7 +39,7 @@ pub(crate) struct Upstream<'a> {
 
 /// The server that most of the requests in flight wait for, wherever it is; `None` where there is none.
 pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
-    let in_flight = concurrency::requests_in_flight(facts)?;
+    let worked_on = worked_on(facts)?;
     let per_s = facts.ended_per_s()?;
     let topology = facts.topology.as_ref();
     let is_linked = |at: &str| match (topology, &facts.service) {
@@ -50,16 +52,24 @@ pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
         .map(|(at, seen)| (at, seen, at_most_waiting(facts, at, seen)))
         .filter(|(_, _, waiting)| *waiting >= WAITING_MIN)
         .max_by(|a, b| a.2.total_cmp(&b.2))?;
-    let (address, seen, waiting) = (most.0, most.1, most.2.min(in_flight));
+    let (address, seen, waiting) = (most.0, most.1, most.2.min(worked_on));
     let program = topology.and_then(|topology| backends::listening_at(topology, address));
     let program = program.map(|(_, service)| backends::program_name(service).to_owned());
-    (waiting >= WAITING_FRACTION_MIN * in_flight).then(|| Upstream {
+    (waiting >= WAITING_FRACTION_MIN * worked_on).then(|| Upstream {
         address,
         waiting,
+        of: worked_on,
         time_us: waiting / per_s * 1e6,
         is_seen: seen >= WAITING_FRACTION_MIN * waiting,
         program,
     })
+}
+
+/// Requests that a worker or a process has begun: those in flight without what queues at the server's socket or for PHP-FPM.
+fn worked_on(facts: &Facts) -> Option<f64> {
+    let for_fpm: f64 = facts.each(FactId::fpm_queue_mean).map(|(_, queue)| queue).sum();
+    let queued = for_fpm + facts.value(FactId::accept_queue_mean).unwrap_or(0.0);
+    Some((concurrency::requests_in_flight(facts)? - queued).max(WAITING_MIN))
 }
 
 /// The most requests that may wait at a server: on kept connections the kernel's clock does not always tell.
@@ -79,7 +89,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if !is_slower || worker_waits::machine_is_short(facts) || concurrency::is_mostly_errors(facts) {
         return None;
     }
-    let in_flight = concurrency::requests_in_flight(facts)?;
     let busy = facts
         .value(FactId::cpu_busy_fraction)
         .map_or(String::new(), |busy| format!(" This machine's CPU is {:.0}% busy.", busy * 100.0));
@@ -96,10 +105,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::SlowUpstream.into(),
         summary: format!(
-            "Requests wait for the server at {}: {} of {} in flight at once, {} each by its sockets; {alone}.{busy}",
+            "Requests wait for the server at {}: {} of {} in progress at once, {} each by its sockets; {alone}.{busy}",
             upstream.address,
             format_number(significant(upstream.waiting, 3)),
-            format_number(significant(in_flight, 3)),
+            format_number(significant(upstream.of, 3)),
             format_time(upstream.time_us),
         ),
         confidence: match alone_us {
@@ -107,7 +116,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             Some(_) => CONFIDENCE_UNSURE,
             None => CONFIDENCE_SUSPECTED,
         },
-        explains_fraction: Some(significant((upstream.waiting / in_flight).min(1.0), 3)),
+        explains_fraction: Some(significant((upstream.waiting / upstream.of).min(1.0), 3)),
         facts: cited,
         remedies: vec![manual(
             SettingId::external("backend", "response time"),
@@ -166,11 +175,13 @@ mod tests {
     fn a_server_that_slows_down_under_load_is_named_with_its_time() {
         let found = with(&[], 36.0, false, AT).unwrap();
         assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE, Some(0.9)));
-        let begins = "Requests wait for the server at 10.0.0.9:8080: 36 of 40 in flight at once, 720 ms each by its sockets; a request alone took 60 ms in all.";
+        let begins = "Requests wait for the server at 10.0.0.9:8080: 36 of 40 in progress at once, 720 ms each by its sockets; a request alone took 60 ms in all.";
         assert!(found.summary.starts_with(begins), "{}", found.summary);
         let kept = with_unsure(&[], (8.0, 32.0), false, AT).unwrap();
         assert_eq!(kept.confidence, CONFIDENCE_UNSURE);
-        assert!(kept.summary.contains("40 of 40 in flight"), "{}", kept.summary);
+        assert!(kept.summary.contains("40 of 40 in progress"), "{}", kept.summary);
+        let queued = with(&[(FactId::accept_queue_mean, 30.0)], 9.0, false, AT).unwrap();
+        assert!(queued.summary.contains("9 of 10 in progress at once, 180 ms"), "{}", queued.summary);
         for (what, changes, waiting, is_here, linked) in [
             ("as slow when alone", vec![(FactId::response_time_alone_us, 600_000.0)], 36.0, false, AT),
             ("few wait there", vec![], 10.0, false, AT),

@@ -5,7 +5,7 @@
 //! nothing is full but what has to wait: more workers would only ask more at once.
 //!
 //! ## How it is recognised
-//! At least half of the requests in flight have a connection to one server on another machine on which something was asked and not
+//! At least half of the requests that are worked on (in flight, and not in a queue for a worker or for PHP-FPM) have a connection to one server on another machine on which something was asked and not
 //! answered yet (tcp_info of the kernel: last sent, last received). By Little's law that many at this rate are the time that it
 //! takes for each: many times what a whole request took that was sent alone before the load. On kept connections the next question may follow an answer
 //! within a tick of the kernel's clock: then it is only known that they are open, and the finding is less sure. Processors and memory of this machine
@@ -28,7 +28,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, cpu_busy_fraction, in_flight_mean, offered_rate, rate, response_time_alone_us,
+        accept_queue_mean, cpu_busy_fraction, fpm_queue_mean, in_flight_mean, offered_rate, rate, response_time_alone_us,
         response_time_mean_us, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_mean,
     }],
     causes: &[
