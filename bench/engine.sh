@@ -4,6 +4,7 @@
 #   bench/engine.sh [ROUNDS] [SECONDS] [CONNECTIONS]       default 7 3 64
 # WEBDYNO: the program (default target/release/webdyno; with LOAD_EXAMPLE=1 it is the example of crates/load).
 # LIMIT_C: source of the floor client, one send and one recv per answer (default ../shared/bench/limit.c), optional.
+# NEW=1: a new connection for each request (without the floor, which keeps its own).
 # TLS=1: the same over TLS 1.3, without the floor (needs openssl).
 # BODY_BYTES: size of the body (default 1024). PORT: default 18099.
 set -euo pipefail
@@ -47,13 +48,15 @@ have_limit=
 if [ -f "$limit_c" ] && command -v cc >/dev/null; then cc -O2 -o "$dir/limit" "$limit_c" && have_limit=1; fi
 
 url=$scheme://127.0.0.1:$port/body
-export url seconds connections port webdyno dir have_limit rounds body_bytes LOAD_EXAMPLE="${LOAD_EXAMPLE:-}"
+export url seconds connections port webdyno dir have_limit rounds body_bytes LOAD_EXAMPLE="${LOAD_EXAMPLE:-}" NEW="${NEW:-}"
+[ -z "$NEW" ] || have_limit=
 python3 - <<'PYTHON'
 # Runs the clients in turn, each round in another order, and prints medians and spread.
 import json, os, re, resource, shutil, statistics, subprocess
 
 env = os.environ
 url, seconds, connections = env["url"], env["seconds"], env["connections"]
+new = env["NEW"] != ""
 
 def last(pattern):
     return lambda text: int(re.findall(pattern, text)[-1])
@@ -66,15 +69,15 @@ if env["LOAD_EXAMPLE"]:
     clients["webdyno"] = ([env["webdyno"], url, connections, seconds], last(r"(\d+) good"))
 else:
     command = [env["webdyno"], "run", url, "-c", connections, "-t", "1", "-d", seconds + "s", "--json", "-", "-q", "--warmup", "0s",
-               "--out", env["dir"] + "/run"] + (["--insecure"] if url.startswith("https") else [])
+               "--out", env["dir"] + "/run"] + (["--insecure"] if url.startswith("https") else []) + (["--no-keepalive"] if new else [])
     clients["webdyno"] = (command, of_webdyno)
 if shutil.which("wrk"):
-    command = ["wrk", "-t1", "-c" + connections, "-d" + seconds + "s", url]
+    command = ["wrk", "-t1", "-c" + connections, "-d" + seconds + "s", *(["-H", "Connection: close"] if new else []), url]
     clients["wrk"] = (command, last(r"(\d+) requests in"))
 if shutil.which("ab"):
     # ab keeps 32 bytes for every request that it might send, so the bound cannot be endless.
     bound = str(1_000_000 * int(seconds))
-    command = ["ab", "-q", "-k", "-c", connections, "-t", seconds, "-n", bound, url]
+    command = ["ab", "-q", *([] if new else ["-k"]), "-c", connections, "-t", seconds, "-n", bound, url]
     clients["ab"] = (command, last(r"Complete requests:\s+(\d+)"))
 if env["have_limit"]:
     command = [env["dir"] + "/limit", "127.0.0.1", env["port"], "/body", connections, seconds]
@@ -101,15 +104,22 @@ for number in range(rounds):
     for name in names[turn:] + names[:turn]:
         results[name].append(run(name))
 
-print(f"{rounds} rounds of {seconds} s, {connections} kept connections, {env['body_bytes']} byte body; "
+print(f"{rounds} rounds of {seconds} s, {connections} {'new' if new else 'kept'} connections, {env['body_bytes']} byte body; "
       "client CPU per request in microseconds")
 print(f"{'client':8} {'median':>8} {'min':>8} {'max':>8} {'req/s':>9}")
 for name, pairs in results.items():
     cpu = [pair[0] for pair in pairs]
     rate = statistics.median(pair[1] for pair in pairs)
     print(f"{name:8} {statistics.median(cpu):8.3f} {min(cpu):8.3f} {max(cpu):8.3f} {rate:9.0f}")
-if "wrk" in results:
-    # Each round's own ratio: what disturbs the machine for a while disturbs both.
-    ratios = sorted(w[0] / k[0] for w, k in zip(results["webdyno"], results["wrk"]))
-    print(f"webdyno / wrk: median {statistics.median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f} (bar: 1.3)")
+# Each round's own ratios: what disturbs the machine for a while disturbs both. The floor is no rival.
+def ratios(figure, rivals, best):
+    def of(index):
+        return results["webdyno"][index][figure] / best(results[rival][index][figure] for rival in rivals)
+    found = sorted(of(index) for index in range(rounds))
+    return f"median {statistics.median(found):.3f}, from {found[0]:.3f} to {found[-1]:.3f}"
+rivals = [name for name in results if name not in ("webdyno", "floor")]
+if "wrk" in rivals:
+    print(f"webdyno / wrk, CPU per request: {ratios(0, ['wrk'], min)} (bar: 1.3)")
+if rivals:
+    print(f"webdyno / the best of {', '.join(rivals)}: CPU per request {ratios(0, rivals, min)}; throughput {ratios(1, rivals, max)}")
 PYTHON
