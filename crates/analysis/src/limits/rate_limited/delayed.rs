@@ -21,22 +21,22 @@ const RATE_FRACTION: (f64, f64) = (0.93, 1.08);
 /// Half the 95% interval of the rate: what is let through is even from second to second.
 const EVEN_CI95_MAX: f64 = 0.1;
 const CONFIDENCE: f64 = 0.9;
+/// What is counted with the requests that were given up does not show whether it is even.
+const CONFIDENCE_GIVEN_UP: f64 = 0.75;
 const CONFIDENCE_WATCHED: f64 = 0.6;
 
-/// Fires where requests are answered just at the rate of the zone, evenly, and wait for something that is no part of the machine.
+/// Fires where requests get through just at the rate of the zone, evenly, and wait for something that is no part of the machine.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|service| service.service == "nginx")?;
     let limit = value(service, "limit_req").filter(|limit| limit.value.contains("burst="))?;
     let is_off = limit.value.split_whitespace().any(|word| word == "nodelay")
         || value(service, "limit_req_dry_run").is_some_and(|set| set.value.eq_ignore_ascii_case("on"));
     let allowed = configured_rate(service).filter(|_| !is_off)?;
-    let answered = facts.value(FactId::rate)?;
-    let is_at_rate = (RATE_FRACTION.0..=RATE_FRACTION.1).contains(&(answered / allowed))
-        && facts.value(FactId::rate_ci95_fraction).is_some_and(|half| half <= EVEN_CI95_MAX);
+    let (answered, certainty) = let_through(facts, allowed)?;
     // Clients that wait for answers ask as often as they get them: that they would ask more often shows in what they wait.
     let slower = slower_than_alone(facts);
     let waits = keeps_up(facts) == Some(false) || slower.is_some() || !facts.loaded;
-    if !is_at_rate || !waits || worker_waits::machine_is_short(facts) || noticed_queue(facts).is_some() {
+    if !waits || worker_waits::machine_is_short(facts) || noticed_queue(facts).is_some() {
         return None;
     }
     let waited = slower.map_or(String::new(), |(alone, usual)| {
@@ -46,15 +46,15 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::RateLimited.into(),
         summary: format!(
-            "Rate limited by limit_req {}{at}: requests are held back to {} req/s, and {} req/s are answered.{waited}",
+            "Rate limited by limit_req {}{at}: requests are held back to {} req/s, and {} req/s get through.{waited}",
             limit.value,
             format_number(allowed),
             format_number(answered),
         ),
-        confidence: if facts.loaded { CONFIDENCE } else { CONFIDENCE_WATCHED },
+        confidence: if facts.loaded { certainty } else { CONFIDENCE_WATCHED },
         explains_fraction: slower.map(|(alone, usual)| 1.0 - alone / usual),
         facts: facts.cite(&fact_ids! {
-            rate, rate_ci95_fraction, offered_rate, response_time_mean_us, response_time_alone_us, cpu_busy_fraction,
+            rate, rate_ci95_fraction, ended_per_s, offered_rate, response_time_mean_us, response_time_alone_us, cpu_busy_fraction,
             accept_queue_mean,
         }),
         remedies: vec![Remedy {
@@ -62,6 +62,16 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
             ..manual(SettingId::of_service("nginx", "limit_req"), RISK, WHY)
         }],
     })
+}
+
+/// How many requests a second get through where that is the zone's rate, and how sure that makes. One that its client gave up
+/// while it was held had its turn all the same.
+fn let_through(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
+    let is_near = |per_s: &f64| (RATE_FRACTION.0..=RATE_FRACTION.1).contains(&(per_s / allowed));
+    let is_even = facts.value(FactId::rate_ci95_fraction).is_some_and(|half| half <= EVEN_CI95_MAX);
+    let answered = facts.value(FactId::rate).filter(|_| is_even).map(|per_s| (per_s, CONFIDENCE));
+    let given_up = || facts.value(FactId::ended_per_s).map(|per_s| (per_s, CONFIDENCE_GIVEN_UP));
+    answered.filter(|(per_s, _)| is_near(per_s)).or_else(|| given_up().filter(|(per_s, _)| is_near(per_s)))
 }
 
 const WHY: &str = "requests beyond this rate are held until their turn; the operator decides whether it may be higher, or the load generator's address exempt for a measurement";
@@ -104,6 +114,8 @@ mod tests {
             with(&[(FactId::response_time_alone_us, f64::NAN)], held, false),
             Some(CONFIDENCE_WATCHED)
         );
+        let given_up = [(FactId::rate, 45.0), (FactId::ended_per_s, 58.5)];
+        assert_eq!(with(&given_up, held, true), Some(CONFIDENCE_GIVEN_UP));
         for (what, changes, limit) in [
             ("nothing is held", vec![], "burst=400 nodelay"),
             ("no burst", vec![], ""),
