@@ -31,6 +31,8 @@ const EMPTY_QUEUE_MAX: f64 = 0.5;
 
 /// After a second people begin to think of something else.
 const HELD_US_MAX: f64 = 1_000_000.0;
+/// Fewer connections that wait for an answer may be met by chance.
+const WAITING_MIN: f64 = 3.0;
 /// Of responses that take long nobody knows whether they would take as long alone, nor where the time goes.
 const CONFIDENCE_UNEXPLAINED: f64 = 0.5;
 /// Responses of this size and more do not fit into a send buffer: workers wait until clients have taken them.
@@ -160,7 +162,21 @@ fn holds_workers_long(facts: &Facts) -> bool {
     let held_us = facts.value(FactId::service_time_mean_us).unwrap_or(0.0);
     let behind_us = facts.value(FactId::backend_time_mean_us).unwrap_or(0.0);
     let is_short = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes < ANSWER_BYTES_LONG);
-    !facts.loaded && is_short && held_us - behind_us > HELD_US_MAX
+    !facts.loaded && ((is_short && held_us - behind_us > HELD_US_MAX) || answers_late(facts))
+}
+
+/// Whether connections on which the last word was the client's wait longer than anybody does gladly, by Little's law; those that
+/// are being sent to are not among them.
+fn answers_late(facts: &Facts) -> bool {
+    let count = |name: FactId| facts.value(name);
+    let Some((all, idle)) =
+        count(FactId::client_connections_mean).zip(count(FactId::idle_connections_mean))
+    else {
+        return false;
+    };
+    let waiting = all - idle - count(FactId::sending_connections_mean).unwrap_or(0.0);
+    let waits_us = facts.ended_per_s().map(|per_s| waiting / per_s * 1e6);
+    waiting >= WAITING_MIN && waits_us.is_some_and(|us| us > HELD_US_MAX)
 }
 
 /// Whether what was seen can be believed to its end.
@@ -263,6 +279,22 @@ mod tests {
             let observed = [(FactId::service_cpu_cores, own), (FactId::response_time_inflation, inflation)];
             let found = check(&facts(&[&HEALTHY[1..], &group, &observed].concat(), &[]));
             assert_eq!(found.is_some(), healthy, "{own} cores, {inflation}");
+        }
+    }
+
+    #[test]
+    fn connections_that_wait_for_answers_are_counted_where_nobody_asks() {
+        for (all, idle, sending, healthy) in
+            [(600.0, 80.0, 0.0, false), (600.0, 590.0, 0.0, true), (600.0, 80.0, 500.0, true)]
+        {
+            let observed = [
+                (FactId::client_connections_mean, all),
+                (FactId::idle_connections_mean, idle),
+                (FactId::sending_connections_mean, sending),
+            ];
+            let mut facts = facts(&[&HEALTHY[..], &observed].concat(), &[]);
+            facts.loaded = false;
+            assert_eq!(check(&facts).is_some(), healthy, "{all}, {idle}, {sending}");
         }
     }
 

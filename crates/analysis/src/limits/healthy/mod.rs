@@ -10,7 +10,8 @@
 //! tenth of the clients' waiting is theirs. Where users set the pace and processors are half idle, 1.6 times as long is too
 //! long; where no request could be sent alone and most of a long response time is in no known place, it is half sure. In an
 //! open loop (`-r`) at least 95% of the rate was answered. Samples and load continued to the end, without harm. If the server
-//! is only observed, short responses that hold a worker for more than a second while no backend works are not called healthy.
+//! is only observed, short responses that hold a worker for more than a second while no backend works are not called healthy, nor
+//! connections on which the client spoke last where by Little's law they wait for more than a second.
 //!
 //! ## What to do
 //! Nothing. The finding names the nearest limit and the rate at which it is expected. To find where the limit lies, increase
@@ -28,13 +29,14 @@ use crate::limits::{Limit, LimitId};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, answer_bytes_mean, backend_queue_mean, backend_time_mean_us, connect_time_max_us,
-        connect_timeouts, cores, cpu_busy_fraction, db_cpu_cores, failed_fraction, fpm_queue_mean,
-        in_flight_mean, lock_waiting_mean, offered_rate, pressure_cpu_some_fraction,
+        accept_queue_mean, answer_bytes_mean, backend_queue_mean, backend_time_mean_us, client_connections_mean,
+        connect_time_max_us, connect_timeouts, cores, cpu_busy_fraction, db_cpu_cores, failed_fraction, fpm_queue_mean,
+        idle_connections_mean, in_flight_mean, lock_waiting_mean, offered_rate, pressure_cpu_some_fraction,
         pressure_group_cpu_some_fraction, pressure_group_io_full_fraction,
         pressure_group_memory_full_fraction, pressure_io_full_fraction, pressure_memory_full_fraction, rate,
         response_time_alone_us, response_time_drift_ratio, response_time_excess_us, response_time_first_us,
-        response_time_inflation, response_time_mean_us, scoreboard_full_fraction, service_time_mean_us,
+        response_time_inflation, response_time_mean_us, scoreboard_full_fraction,
+        sending_connections_mean, service_time_mean_us,
         status_unanswered_fraction, usable_busy_fraction, usable_cores, workers_idle_mean,
         workers_startable_mean,
     }],
