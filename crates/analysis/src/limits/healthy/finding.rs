@@ -169,8 +169,7 @@ fn holds_workers_long(facts: &Facts) -> bool {
 /// are being sent to are not among them.
 fn answers_late(facts: &Facts) -> bool {
     let count = |name: FactId| facts.value(name);
-    let Some((all, idle)) =
-        count(FactId::client_connections_mean).zip(count(FactId::idle_connections_mean))
+    let Some((all, idle)) = count(FactId::client_connections_mean).zip(count(FactId::idle_connections_mean))
     else {
         return false;
     };

@@ -117,7 +117,7 @@ fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
 /// What follows from the requests: those that are in flight and not in the queue are with workers.
 fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
     let requests = requests_with_workers(facts)?;
-    facts.value(FactId::connections_reused_fraction).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
+    reused_fraction(facts).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
     (requests <= (1.0 - HELD_FRACTION_MIN) * workers).then(|| {
         format!(
             "all {} workers are busy, but with only {} requests",
@@ -125,6 +125,17 @@ fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
             format_number(requests)
         )
     })
+}
+
+/// The share of the requests that use a connection again: of those that were answered, where it is known what these take of the
+/// workers. Those that waited in vain for a new connection are the ones that kept ones lock out.
+fn reused_fraction(facts: &Facts) -> Option<f64> {
+    let reused = facts.value(FactId::connections_reused_fraction)?;
+    let failed = facts.value(FactId::failed_fraction).filter(|failed| *failed < 1.0);
+    match facts.value(FactId::response_time_alone_us).and(failed) {
+        Some(failed) => Some((reused / (1.0 - failed)).min(1.0)),
+        None => Some(reused),
+    }
 }
 
 /// Requests that are with workers.
@@ -236,6 +247,19 @@ mod tests {
                     (FactId::workers_keepalive_mean, none),
                     (FactId::workers_busy_mean, none),
                     (FactId::processes_at_limit_fraction, 1.0),
+                ],
+                Some(0.75),
+            ),
+            (
+                "a page that starves, and most give up before they are answered",
+                vec![
+                    (FactId::scoreboard_full_fraction, none),
+                    (FactId::workers_keepalive_mean, none),
+                    (FactId::workers_busy_mean, none),
+                    (FactId::processes_at_limit_fraction, 1.0),
+                    (FactId::connections_reused_fraction, 0.07),
+                    (FactId::failed_fraction, 0.92),
+                    (FactId::response_time_alone_us, 900.0),
                 ],
                 Some(0.75),
             ),

@@ -31,7 +31,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
-    reads: &[&fact_ids! { response_time_alone_us,
+    reads: &[&fact_ids! { failed_fraction, response_time_alone_us,
         accept_queue_mean, connections_opened_per_s, connections_reused_fraction, cpu_busy_fraction,
         idle_connections_mean, in_flight_mean, processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_p50_us,
         response_time_p99_us, scoreboard_full_fraction, service_cpu_cores, service_processes_mean,
