@@ -47,7 +47,9 @@ pub(crate) fn noticed(facts: &Facts) -> Option<SlowResponses> {
     let (fraction, time_fraction) =
         facts.value(FactId::slow_fraction).zip(facts.value(FactId::slow_time_fraction))?;
     let place = place(facts);
-    let is_noticed = fraction >= SLOW_FRACTION_MIN || time_fraction >= SLOW_TIME_FRACTION_MIN;
+    // At a rate that goes on, as many are slow as come while the server stands still.
+    let users_wait = facts.value(FactId::offered_rate).is_none();
+    let is_noticed = fraction >= SLOW_FRACTION_MIN || (users_wait && time_fraction >= SLOW_TIME_FRACTION_MIN);
     let mean_us = facts.value(FactId::slow_time_mean_us).filter(|_| count > 0.0)?;
     (is_noticed && place != Some(SlowPlace::Generator)).then_some(SlowResponses {
         fraction,

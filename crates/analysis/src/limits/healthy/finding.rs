@@ -33,6 +33,7 @@ const EMPTY_QUEUE_MAX: f64 = 0.5;
 const HELD_US_MAX: f64 = 1_000_000.0;
 /// Fewer connections that wait for an answer may be met by chance.
 const WAITING_MIN: f64 = 3.0;
+const WORKED_ON_FRACTION_MIN: f64 = 0.5;
 /// Of responses that take long nobody knows whether they would take as long alone, nor where the time goes.
 const CONFIDENCE_UNEXPLAINED: f64 = 0.5;
 /// Responses of this size and more do not fit into a send buffer: workers wait until clients have taken them.
@@ -174,8 +175,21 @@ fn answers_late(facts: &Facts) -> bool {
         return false;
     };
     let waiting = all - idle - count(FactId::sending_connections_mean).unwrap_or(0.0);
-    let waits_us = facts.ended_per_s().map(|per_s| waiting / per_s * 1e6);
-    waiting >= WAITING_MIN && waits_us.is_some_and(|us| us > HELD_US_MAX)
+    if waiting < WAITING_MIN {
+        return false;
+    }
+    match facts.ended_per_s() {
+        Some(per_s) => waiting / per_s * 1e6 > HELD_US_MAX,
+        // Where nobody counts requests, nobody knows how long it is: but most of them should be worked on.
+        None => worked_on_behind(facts) < WORKED_ON_FRACTION_MIN * waiting,
+    }
+}
+
+/// Requests that the programs behind the server work on.
+fn worked_on_behind(facts: &Facts) -> f64 {
+    let asked = [FactId::upstream_waiting_mean, FactId::upstream_unsure_mean];
+    let asked: f64 = asked.iter().flat_map(|name| facts.each(*name)).map(|(_, count)| count).sum();
+    asked.max(facts.value(FactId::requests_behind_workers_mean).unwrap_or(0.0))
 }
 
 /// Whether what was seen can be believed to its end.
@@ -204,7 +218,7 @@ fn headroom_text(facts: &Facts) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
     use webdyno_model::tune::Goal;
 
     const HEALTHY: [(FactId, f64); 11] = [
@@ -284,16 +298,19 @@ mod tests {
     #[test]
     fn connections_that_wait_for_answers_are_counted_where_nobody_asks() {
         for (all, idle, sending, healthy) in
-            [(600.0, 80.0, 0.0, false), (600.0, 590.0, 0.0, true), (600.0, 80.0, 500.0, true)]
+            [(600.0, 80.0, 0.0, false), (600.0, 598.0, 0.0, true), (600.0, 80.0, 519.0, true)]
         {
             let observed = [
                 (FactId::client_connections_mean, all),
                 (FactId::idle_connections_mean, idle),
                 (FactId::sending_connections_mean, sending),
             ];
-            let mut facts = facts(&[&HEALTHY[..], &observed].concat(), &[]);
-            facts.loaded = false;
-            assert_eq!(check(&facts).is_some(), healthy, "{all}, {idle}, {sending}");
+            for rate in [500.0, f64::NAN] {
+                let counted = [(FactId::rate, rate), (FactId::offered_rate, f64::NAN)];
+                let mut facts = facts(&[&with_changes(&HEALTHY, &counted)[..], &observed].concat(), &[]);
+                facts.loaded = false;
+                assert_eq!(check(&facts).is_some(), healthy, "{all}, {idle}, {sending}, {rate}/s");
+            }
         }
     }
 

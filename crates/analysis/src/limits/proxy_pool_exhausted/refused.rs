@@ -18,6 +18,8 @@ use webdyno_model::setting::SettingId;
 
 /// So many of the responses must be errors.
 const FAILED_FRACTION_MIN: f64 = 0.01;
+/// So often it must be logged where the responses are not known.
+const LOGGED_MIN: f64 = 10.0;
 
 /// Fires when responses are errors (502) while all places are taken, or the log says that no server has one.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
@@ -26,8 +28,13 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         let errors = facts.value(FactId::server_errors_answered_per_s)?;
         Some(errors / facts.value(FactId::answers_logged_per_s).filter(|all| *all > 0.0)?)
     });
-    let failed = failed.filter(|failed| *failed >= FAILED_FRACTION_MIN)?;
     let logged = facts.value(FactId::nginx_no_upstream_messages).filter(|count| *count >= 1.0);
+    // Where no log of requests is read, that of errors has to do.
+    let is_failing = match failed {
+        Some(failed) => failed >= FAILED_FRACTION_MIN,
+        None => logged.is_some_and(|count| count >= LOGGED_MIN),
+    };
+    is_failing.then_some(())?;
     let (setting, max) = service.scoped.iter().find_map(bound)?;
     let address = setting.value.split_whitespace().next()?;
     let waiting = upstream(facts, address).map(|(name, seen)| at_most_waiting(facts, name, seen));
@@ -41,15 +48,17 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let used = taken.map_or(String::new(), |taken| format!("{} are in use; ", format_number(taken)));
     let said = logged
         .map_or(String::new(), |count| format!(" Logged {} times: no live upstreams.", format_number(count)));
+    let errors = failed.map_or("requests without one are answered with 502".to_owned(), |failed| {
+        format!("{:.0}% of responses are errors (502)", failed * 100.0)
+    });
     Some(Finding {
         id: LimitId::ProxyPoolExhausted.into(),
         summary: format!(
-            "nginx may have {} connections to {address} (max_conns): {used}{:.0}% of responses are errors (502).{said}",
+            "nginx may have {} connections to {address} (max_conns): {used}{errors}.{said}",
             format_number(max),
-            failed * 100.0
         ),
         confidence,
-        explains_fraction: Some(significant(failed.min(1.0), 3)),
+        explains_fraction: failed.map(|failed| significant(failed.min(1.0), 3)),
         facts: facts.cite(&fact_ids! {
             nginx_no_upstream_messages, bad_gateway_fraction, server_errors_answered_per_s, in_flight_mean,
             response_time_mean_us, rate,
@@ -122,6 +131,8 @@ mod tests {
             (vec![], 2.0, ten, None),
             (vec![logged], 9.0, "127.0.0.1:9236", None),
             (vec![logged, (FactId::bad_gateway_fraction, 0.0)], 9.0, ten, None),
+            (vec![logged, (FactId::bad_gateway_fraction, f64::NAN)], 9.0, ten, Some(0.92)),
+            (vec![(FactId::bad_gateway_fraction, f64::NAN)], 9.0, ten, None),
         ] {
             let found = with(&changes, waiting, value);
             assert_eq!(found.map(|finding| finding.confidence), confidence, "{changes:?} {waiting} {value}");
