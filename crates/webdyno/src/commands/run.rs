@@ -106,7 +106,7 @@ fn note_the_end(session: &mut LiveSession, load: u32) -> Result<bool> {
     match ended.map(|(end, _)| end.reason) {
         Some(EndReason::Hopeless) => session.append(EventBody::Note { text: GIVEN_UP.into() }).map(|()| true),
         // It was noted when it ended.
-        Some(EndReason::ObjectiveLost) => Ok(true),
+        Some(EndReason::ObjectiveLost | EndReason::WorkerLost) => Ok(true),
         _ => Ok(false),
     }
 }

@@ -5,6 +5,7 @@ mod little;
 mod pages;
 mod tables;
 mod users;
+pub mod workers;
 
 use crate::measurement::Measurement;
 use webdyno_model::Result;
@@ -41,13 +42,15 @@ pub fn client(measurement: &Measurement, run: &RunReport) -> Result<ClientReport
     let local_ports = tables::local_ports(measurement, run);
     let kernel_limit_total = tables::kernel_limit_total(measurement);
     // Of a shorter run the start is most.
-    let overload = cpu_overload(cpu_fraction.filter(|_| length_us >= 500_000));
+    let overload = workers::overload(measurement)
+        .or_else(|| cpu_overload(cpu_fraction.filter(|_| length_us >= 500_000)));
     let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread_time_text(run));
     let late = is_late.map(|why| why + delayed_text(cpu_fraction));
     let exhausted = tables::exhausted(run, local_ports);
     let others = kernel_limit_total
         .as_ref()
         .map(table_limit_text)
+        .or_else(|| workers::loss(measurement))
         .or_else(|| nothing_measured(run))
         .or_else(|| law.and_then(|law| law.fault()))
         .or_else(|| pages::fault(measurement))
