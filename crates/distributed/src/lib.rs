@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod coordinator;
 pub mod merge;
+pub mod nats;
 pub mod packed_workload;
 pub mod protocol;
 pub mod shares;

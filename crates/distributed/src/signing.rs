@@ -28,6 +28,12 @@ impl Signer {
         })
     }
 
+    /// The secret itself, to be kept in a file.
+    pub fn seed(&self) -> Result<String> {
+        let seed = self.0.seed();
+        seed.map_err(|error| UserError::cannot_run(format!("cannot write down a key: {error}")))
+    }
+
     /// What workers need to know of it.
     pub fn public_key(&self) -> String {
         self.0.public_key()

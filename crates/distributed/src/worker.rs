@@ -249,6 +249,11 @@ impl Worker {
         vec![Action::Publish(Box::new(report))]
     }
 
+    /// Whether it is this load that it makes.
+    pub fn has(&self, number: u32) -> bool {
+        self.load.as_ref().is_some_and(|load| load.status.load == number && load.status.phase == Phase::Started)
+    }
+
     /// The stream has a result, and will keep it.
     pub fn taken(&mut self, key: &ReportKey) {
         self.outbox.retain(|(report, _)| report.key() != *key);
