@@ -43,6 +43,9 @@ impl AllowedTarget {
     }
 
     fn allows(&self, host: &str, port: u16) -> bool {
+        if self.host == "*" {
+            return true;
+        }
         self.host == host.to_ascii_lowercase() && self.port.is_none_or(|allowed| allowed == port)
     }
 }
@@ -136,6 +139,7 @@ mod tests {
             (limits(vec![], None, None), workload("http://shop.example/"), Some("loopback alone")),
             (limits(allow("shop.example:443"), None, None), workload("https://SHOP.example/a"), None),
             (limits(allow("shop.example:443"), None, None), workload("http://shop.example/"), Some("shop.example:443")),
+            (limits(allow("*"), None, None), workload("http://shop.example/"), None),
             (limits(allow("shop.example"), None, None), workload("http://127.0.0.1/"), Some("not a target")),
             (limits(vec![], None, None), led_away, Some("evil:80")),
             (limits(vec![], Some(400.0), None), with(open, minute), Some("500 starts/s")),

@@ -42,6 +42,11 @@ impl Credentials {
         Ok(Self { text })
     }
 
+    /// The seed of a user alone.
+    pub(super) fn from_seed(text: String) -> Self {
+        Self { text }
+    }
+
     /// Signs orders with its seed.
     pub fn signer(&self) -> Result<Signer> {
         Signer::from_text(&self.text)

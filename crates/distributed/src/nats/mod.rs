@@ -18,7 +18,7 @@ mod working;
 
 pub use connecting::{Broker, Credentials};
 pub use coordinating::{DistributedGenerator, WorkerCount};
-pub use private_server::PrivateServer;
+pub use private_server::{PrivateServer, write_private};
 pub use working::{WorkerOptions, work};
 
 use rustix::time::{ClockId, clock_gettime};

@@ -23,8 +23,8 @@ const POLL: Duration = Duration::from_millis(20);
 pub struct PrivateServer {
     child: Child,
     directory: PathBuf,
-    /// How it is reached.
-    pub broker: Broker,
+    broker: Broker,
+    credentials: Credentials,
     /// What the workers are to trust.
     pub public_key: String,
 }
@@ -43,15 +43,21 @@ impl PrivateServer {
             .map_err(|error| io_error("create", directory.display(), &error))?;
         let signer = Signer::generate();
         let public_key = signer.public_key();
+        let credentials = Credentials::from_seed(signer.seed()?);
         let started = write_files(&directory, &signer).and_then(|()| spawn(&program, &directory));
         let child = started.inspect_err(|_| drop(fs::remove_dir_all(&directory)))?;
         // From here on dropping ends it.
         let broker = Broker::parse("nats://127.0.0.1")?;
-        let mut server = Self { child, directory, broker, public_key };
+        let mut server = Self { child, directory, broker, credentials, public_key };
         let url = server.listening()?;
         server.broker = Broker::parse(&url)?;
-        server.broker.credentials = Some(Credentials::read(&server.seed_file())?);
+        server.broker.credentials = Some(server.credentials.clone());
         Ok(server)
+    }
+
+    /// What a coordinator needs.
+    pub fn access(&self) -> Result<(Broker, Signer)> {
+        Ok((self.broker.clone(), self.credentials.signer()?))
     }
 
     /// The file with the key that opens it.
@@ -115,7 +121,7 @@ fn write_files(directory: &Path, signer: &Signer) -> Result<()> {
 }
 
 /// Writes a file that nobody else reads. An error when it is there already.
-pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+pub fn write_private(path: &Path, text: &str) -> Result<()> {
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| io_error("write", path.display(), &error))
