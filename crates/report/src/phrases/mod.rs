@@ -48,7 +48,7 @@ pub(crate) use tune::{
     applied_text, apply_effect, change, files, gain_text, goal, guard_stop_text, is_proposal, judged_text,
     owners, plans_for_limit, ratio, reverted, round_outcome, surprise_text, tune_headline, will_apply_text,
 };
-pub(crate) use workers::{WORKERS_MEAN, workers_table};
+pub(crate) use workers::{WORKERS_MEAN, workers_line, workers_table};
 use webdyno_model::distribution::Dist;
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::run::{ConnectPeak, Replay, RunReport};

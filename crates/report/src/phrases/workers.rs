@@ -1,6 +1,6 @@
 //! The machines of a load that several made, side by side.
 
-use crate::human::{UNKNOWN, count, percent, rate_or_unknown, time, time_us};
+use crate::human::{UNKNOWN, count, percent, plural, rate_or_unknown, time, time_us};
 use webdyno_model::run::RunReport;
 use webdyno_model::worker::WorkerReport;
 
@@ -14,6 +14,19 @@ pub(crate) fn workers_table(run: &RunReport) -> Option<Vec<Vec<String>>> {
         ["worker", "share", "per second", "total", "failed", "p50", "p99", "busiest thread", "start", "round trip", ""];
     let rows = run.workers.iter().map(row);
     (!run.workers.is_empty()).then(|| [titles.map(str::to_owned).to_vec()].into_iter().chain(rows).collect())
+}
+
+/// Who made the load, in a line: the quickest and the slowest.
+pub(crate) fn workers_line(run: &RunReport) -> Option<String> {
+    let p99 = |worker: &&WorkerReport| worker.response_time_us.p99;
+    let slowest = run.workers.iter().max_by_key(p99)?;
+    let quickest = run.workers.iter().min_by_key(p99)?;
+    let of = |worker: &WorkerReport| format!("{} (p99 {})", worker.name, time(worker.response_time_us.p99));
+    let ends = match run.workers.len() {
+        1 => of(slowest),
+        _ => format!("from {} to {}", of(quickest), of(slowest)),
+    };
+    Some(format!("Made by {}: {ends}.", plural(run.workers.len() as u64, "worker")))
 }
 
 fn row(worker: &WorkerReport) -> Vec<String> {
