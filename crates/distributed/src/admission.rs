@@ -62,8 +62,8 @@ impl fmt::Display for AllowedTarget {
 impl Limits {
     /// Whether the part of a workload is within the limits; why not otherwise. `fraction` is the worker's part of all threads.
     pub fn check(&self, workload: &Workload, fraction: f64) -> std::result::Result<(), String> {
-        let urls = workload.requests.iter().map(|request| request.url.as_str());
-        urls.map(|url| self.check_url(url)).collect::<std::result::Result<(), String>>()?;
+        let mut urls = workload.requests.iter().map(|request| request.url.as_str());
+        urls.try_for_each(|url| self.check_url(url))?;
         for to in &workload.transport.connect_to {
             let (Some(host), Some(port)) = (&to.to_host, to.to_port) else {
                 return Err("connections that lead elsewhere must name host and port".into());
@@ -72,10 +72,13 @@ impl Limits {
         }
         self.check_time(workload)?;
         match (self.rate_per_s_max, workload.arrival) {
-            (Some(_), Arrival::Closed) => Err("a closed loop has no rate that could be limited, and this worker limits rates".into()),
-            (Some(most), Arrival::Open { rate_per_s, .. }) if rate_per_s * fraction > most => {
-                Err(format!("its part has {:.0} starts/s, and this worker allows {most}", rate_per_s * fraction))
+            (Some(_), Arrival::Closed) => {
+                Err("a closed loop has no rate that could be limited, and this worker limits rates".into())
             }
+            (Some(most), Arrival::Open { rate_per_s, .. }) if rate_per_s * fraction > most => Err(format!(
+                "its part has {:.0} starts/s, and this worker allows {most}",
+                rate_per_s * fraction
+            )),
             _ => Ok(()),
         }
     }
@@ -105,7 +108,9 @@ impl Limits {
         let Some(most_s) = self.seconds_max else { return Ok(()) };
         match workload.stop.duration_us {
             Some(us) if us <= most_s.saturating_mul(1_000_000) => Ok(()),
-            Some(us) => Err(format!("it lasts {} s, and this worker allows {most_s} s", us.div_ceil(1_000_000))),
+            Some(us) => {
+                Err(format!("it lasts {} s, and this worker allows {most_s} s", us.div_ceil(1_000_000)))
+            }
             // The worker ends it itself.
             None => Ok(()),
         }
@@ -138,7 +143,11 @@ mod tests {
             (limits(vec![], None, None), workload("http://[::1]/"), None),
             (limits(vec![], None, None), workload("http://shop.example/"), Some("loopback alone")),
             (limits(allow("shop.example:443"), None, None), workload("https://SHOP.example/a"), None),
-            (limits(allow("shop.example:443"), None, None), workload("http://shop.example/"), Some("shop.example:443")),
+            (
+                limits(allow("shop.example:443"), None, None),
+                workload("http://shop.example/"),
+                Some("shop.example:443"),
+            ),
             (limits(allow("*"), None, None), workload("http://shop.example/"), None),
             (limits(allow("shop.example"), None, None), workload("http://127.0.0.1/"), Some("not a target")),
             (limits(vec![], None, None), led_away, Some("evil:80")),

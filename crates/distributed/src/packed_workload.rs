@@ -82,13 +82,17 @@ mod tests {
 
     #[test]
     fn bodies_and_rows_travel() {
-        let request = RequestSpec { url: "http://h/".into(), body: vec![0, 255].into(), ..RequestSpec::default() };
+        let request =
+            RequestSpec { url: "http://h/".into(), body: vec![0, 255].into(), ..RequestSpec::default() };
         let plain = RequestSpec { url: "http://h/".into(), ..RequestSpec::default() };
         let rows = Arc::new(vec![vec!["a".to_owned(), "b".to_owned()]]);
         let table = Table { rows, row_count: 1, ..Table::default() };
         let visits = Visits { tables: vec![table], ..Visits::default() };
-        let workload =
-            Workload { requests: vec![request, plain], visits: Some(Box::new(visits)), ..Workload::default() };
+        let workload = Workload {
+            requests: vec![request, plain],
+            visits: Some(Box::new(visits)),
+            ..Workload::default()
+        };
         let text = serde_json::to_string(&PackedWorkload::pack(&workload).unwrap()).unwrap();
         let read: PackedWorkload = serde_json::from_str(&text).unwrap();
         assert_eq!(read.unpack().unwrap(), workload);

@@ -17,7 +17,7 @@ pub fn shares(capacities: &[u32], at_most: u32) -> Vec<Option<LoadShare>> {
         .map(|capacity| {
             before += u64::from(*capacity);
             // Rounded down from the beginning, so that the sum is exact and nobody is off by more than one thread.
-            let end = if wanted == 0 { 0 } else { before * total / wanted };
+            let end = (before * total).checked_div(wanted).unwrap_or(0);
             let (first_thread, threads) = (first, end - first);
             first = end;
             (threads > 0).then_some(LoadShare {

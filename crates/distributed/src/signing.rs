@@ -65,8 +65,9 @@ impl TrustedKeys {
     pub fn new(keys: &[String]) -> Result<Self> {
         let parse = |key: &String| {
             KeyPair::from_public_key(key).map_err(|error| {
-                UserError::usage(format!("`{key}` is not the public key of a user: {error}"))
-                    .hint("it begins with U: webdyno run --on names its own, and so does: nk -inkey FILE -pubout")
+                UserError::usage(format!("`{key}` is not the public key of a user: {error}")).hint(
+                    "it begins with U: webdyno run --on names its own, and so does: nk -inkey FILE -pubout",
+                )
             })
         };
         let keys: Vec<_> = keys.iter().map(parse).collect::<Result<_>>()?;

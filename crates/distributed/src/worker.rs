@@ -3,8 +3,8 @@
 
 use crate::admission::Limits;
 use crate::protocol::{
-    ANNOUNCE_EVERY_NS, Announce, LEASE_NS, LoadStatus, Order, OrderBody, Phase, Plan, REPEAT_EVERY_NS, Report,
-    ReportBody, ReportKey, S, VERSION,
+    ANNOUNCE_EVERY_NS, Announce, LEASE_NS, LoadStatus, Order, OrderBody, Phase, Plan, REPEAT_EVERY_NS,
+    Report, ReportBody, ReportKey, S, VERSION,
 };
 use std::collections::{BTreeMap, VecDeque};
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
@@ -251,7 +251,9 @@ impl Worker {
 
     /// Whether it is this load that it makes.
     pub fn has(&self, number: u32) -> bool {
-        self.load.as_ref().is_some_and(|load| load.status.load == number && load.status.phase == Phase::Started)
+        self.load
+            .as_ref()
+            .is_some_and(|load| load.status.load == number && load.status.phase == Phase::Started)
     }
 
     /// The stream has a result, and will keep it.
@@ -277,7 +279,8 @@ impl Worker {
                 None
             };
             if let Some(stop) = stop {
-                let why = if orphaned { "its owner is gone" } else { "it lasts as long as this worker allows" };
+                let why =
+                    if orphaned { "its owner is gone" } else { "it lasts as long as this worker allows" };
                 actions.push(Action::Refused(format!("load {} was stopped: {why}", load.status.load)));
                 actions.push(stop);
             }
@@ -303,7 +306,15 @@ impl Worker {
         let session = self.owner.as_ref().map(|owner| owner.session.clone());
         let load = self.load.as_ref().filter(|load| Some(&load.session) == session.as_ref());
         let load = load.map(|load| load.status.clone());
-        Action::Announce(Box::new(Announce { version: VERSION, build, instance, name, threads, session, load }))
+        Action::Announce(Box::new(Announce {
+            version: VERSION,
+            build,
+            instance,
+            name,
+            threads,
+            session,
+            load,
+        }))
     }
 }
 
@@ -376,7 +387,14 @@ mod tests {
             (altered(|order| order.expires_ns = S), Some("expired")),
             (altered(|order| order.expires_ns = 3600 * S), Some("longer")),
             (altered(|order| order.body = plan(1, "http://shop.example/")), Some("not a target")),
-            (altered(|order| if let OrderBody::Prepare(plan) = &mut order.body { plan.share.threads = 3 }), Some("threads")),
+            (
+                altered(|order| {
+                    if let OrderBody::Prepare(plan) = &mut order.body {
+                        plan.share.threads = 3
+                    }
+                }),
+                Some("threads"),
+            ),
         ] {
             let actions = worker().order(2 * S, order);
             match why {
@@ -425,7 +443,10 @@ mod tests {
             let mut stopped = None;
             for second in 3..90 {
                 if second < lease_until_s {
-                    let lease = Order { expires_ns: (second + 2).min(lease_until_s) * S, ..order(100 + second, OrderBody::Lease) };
+                    let lease = Order {
+                        expires_ns: (second + 2).min(lease_until_s) * S,
+                        ..order(100 + second, OrderBody::Lease)
+                    };
                     worker.order(second * S, lease);
                 }
                 let stops = |action: &Action| matches!(action, Action::Stop(_));

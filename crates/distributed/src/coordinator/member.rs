@@ -21,7 +21,7 @@ const SAMPLES_KEPT: usize = 16;
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) announce: Announce,
-    heard_ns: u64,
+    last_contact_ns: u64,
     /// The ping that is under way, and when it was sent.
     ping: Option<(u64, u64)>,
     pinged_ns: Option<u64>,
@@ -38,7 +38,7 @@ impl Member {
     pub(super) fn new(announce: Announce) -> Self {
         Self {
             announce,
-            heard_ns: 0,
+            last_contact_ns: 0,
             ping: None,
             pinged_ns: None,
             nonce: 0,
@@ -50,13 +50,13 @@ impl Member {
         }
     }
 
-    pub(super) fn heard(&mut self, now_ns: u64, announce: Announce) {
+    pub(super) fn announced(&mut self, now_ns: u64, announce: Announce) {
         // A state that was overtaken is older than the one that is known.
         let rank = |announce: &Announce| {
             let load = announce.load.as_ref();
             load.map(|load| (load.load, load.phase as u32, load.began_ns.is_some()))
         };
-        self.heard_ns = now_ns;
+        self.last_contact_ns = now_ns;
         let is_older = announce.session == self.announce.session && rank(&announce) < rank(&self.announce);
         if !is_older {
             // What was ordered last had its effect: the next order need not wait.
@@ -67,12 +67,12 @@ impl Member {
         }
     }
 
-    pub(super) fn heard_ns(&self) -> u64 {
-        self.heard_ns
+    pub(super) fn last_contact_ns(&self) -> u64 {
+        self.last_contact_ns
     }
 
     pub(super) fn is_silent(&self, now_ns: u64) -> bool {
-        now_ns > self.heard_ns + LOST_AFTER_NS
+        now_ns > self.last_contact_ns + LOST_AFTER_NS
     }
 
     /// The number of a ping, when one is due.
@@ -128,7 +128,9 @@ impl Member {
     pub(super) fn why_not_free(&self) -> String {
         let Announce { name, version, session, .. } = &self.announce;
         match session {
-            _ if *version != VERSION => format!("{name} speaks version {version}, and this program {VERSION}"),
+            _ if *version != VERSION => {
+                format!("{name} speaks version {version}, and this program {VERSION}")
+            }
             Some(session) => format!("{name} works for session {session}"),
             None => format!("{name} has no thread to give"),
         }

@@ -140,9 +140,9 @@ impl Coordinator {
     }
 
     /// What a worker says of itself.
-    pub fn heard(&mut self, now_ns: u64, announce: Announce) {
+    pub fn announced(&mut self, now_ns: u64, announce: Announce) {
         let member = self.members.entry(announce.instance.clone());
-        member.or_insert_with(|| Member::new(announce.clone())).heard(now_ns, announce);
+        member.or_insert_with(|| Member::new(announce.clone())).announced(now_ns, announce);
     }
 
     /// What a worker's clock showed, for a ping.
@@ -307,18 +307,19 @@ impl Coordinator {
                 continue;
             }
             let never_began = phase == Some(Phase::Ready) && now_ns > load.start_at_ns + S;
-            if part.lost_since_ns.is_none() && (member.is_silent(now_ns) || never_began || part.has_failed()) {
+            if part.lost_since_ns.is_none() && (member.is_silent(now_ns) || never_began || part.has_failed())
+            {
                 part.lost_since_ns = Some(now_ns);
                 let what = part.loss_text(never_began, load.next_second);
                 actions.push(Action::Note(what));
                 load.stop.get_or_insert(EndReason::WorkerLost);
             }
-            part.give_up_when_due(now_ns, member.heard_ns() + LEASE_NS + LATE_RESULTS_NS, never_began);
+            part.give_up_when_due(now_ns, member.last_contact_ns() + LEASE_NS + LATE_RESULTS_NS, never_began);
             if phase == Some(Phase::Over) {
                 part.give_up_late(now_ns, RESULTS_NS_MAX);
             }
         }
-        actions.extend(results::put_together(load, session));
+        actions.extend(results::merge_complete_seconds(load, session));
         actions
     }
 }
@@ -339,7 +340,8 @@ fn too_few_workers(wanted: Option<usize>, free: &[&Member], others: &[&Member]) 
     let wanted = wanted.map_or("at least one worker".into(), |wanted| format!("{wanted} workers"));
     let mut text = format!("{wanted} must be there, and there are {}", free.len());
     let slow = free.iter().filter(|member| !member.is_clock_known());
-    let slow = slow.map(|member| format!("; {} answers too slowly to begin with others", member.announce.name));
+    let slow =
+        slow.map(|member| format!("; {} answers too slowly to begin with others", member.announce.name));
     text.extend(slow);
     for member in others {
         text.push_str(&format!("; {}", member.why_not_free()));
@@ -355,6 +357,9 @@ fn refused(name: &str, why: &str) -> UserError {
 }
 
 fn lost_before_start(name: &str) -> UserError {
-    UserError::cannot_run(format!("worker {name} was not heard for {} s before the load began", LOST_AFTER_NS / S))
-        .hint("look at its output, and whether its machine reaches the servers of --on")
+    UserError::cannot_run(format!(
+        "worker {name} was not heard for {} s before the load began",
+        LOST_AFTER_NS / S
+    ))
+    .hint("look at its output, and whether its machine reaches the servers of --on")
 }

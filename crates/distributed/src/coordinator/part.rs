@@ -50,7 +50,11 @@ struct Sums {
 pub(super) enum Taken {
     Interval(Box<Interval>),
     /// It has ended, or is given up.
-    Over { in_flight: u64, pages_in_flight: u64, visitors: u64 },
+    Over {
+        in_flight: u64,
+        pages_in_flight: u64,
+        visitors: u64,
+    },
 }
 
 impl Part {
@@ -93,7 +97,8 @@ impl Part {
 
     /// Whether a result is there and not in a second of the load yet.
     pub(super) fn waits_for(&self, index: u64) -> bool {
-        self.waiting.contains_key(&index) || (!self.is_over() && self.end.as_ref().is_some_and(|end| end.0 == index))
+        self.waiting.contains_key(&index)
+            || (!self.is_over() && self.end.as_ref().is_some_and(|end| end.0 == index))
     }
 
     /// Whether everything was received that it will ever send.
@@ -124,7 +129,8 @@ impl Part {
 
     /// A lost one: its results may still come until it has surely stopped.
     pub(super) fn give_up_when_due(&mut self, now_ns: u64, until_ns: u64, never_began: bool) {
-        self.given_up |= self.lost_since_ns.is_some() && (now_ns >= until_ns || never_began || self.has_failed());
+        self.given_up |=
+            self.lost_since_ns.is_some() && (now_ns >= until_ns || never_began || self.has_failed());
     }
 
     /// One that says that it is over, and whose results do not come.

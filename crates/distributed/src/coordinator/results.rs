@@ -8,7 +8,7 @@ use webdyno_model::Result;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 
 /// The seconds that are complete, in order, and the end.
-pub(super) fn put_together(load: &mut Load, session: &str) -> Vec<Action> {
+pub(super) fn merge_complete_seconds(load: &mut Load, session: &str) -> Vec<Action> {
     let mut actions = vec![];
     while load.parts.iter().all(Part::has_next) {
         if load.parts.iter().all(Part::is_over) {
@@ -79,6 +79,7 @@ fn outcome(load: &Load) -> Result<LoadOutcome> {
     let reason = load.stop.or(own).unwrap_or(EndReason::Requests);
     let lost_in_flight = load.parts.iter().map(Part::lost_in_flight).sum();
     let mut end = merge_ends(&ends, lost_in_flight, reason)?;
-    end.elapsed_us = end.elapsed_us.max(load.parts.iter().map(|part| part.outcome(0).elapsed_us).max().unwrap_or(0));
+    end.elapsed_us =
+        end.elapsed_us.max(load.parts.iter().map(|part| part.outcome(0).elapsed_us).max().unwrap_or(0));
     Ok(LoadOutcome { end, parts: load.parts.iter().map(|part| part.outcome(load.start_at_ns)).collect() })
 }

@@ -84,7 +84,8 @@ impl DistributedGenerator {
             });
         };
         let thread = thread::Builder::new().name("nats".into()).spawn(run);
-        let thread = thread.map_err(|error| UserError::cannot_run(format!("cannot start a thread: {error}")))?;
+        let thread =
+            thread.map_err(|error| UserError::cannot_run(format!("cannot start a thread: {error}")))?;
         let gone = || UserError::cannot_run("the connection to NATS ended before it was made");
         is_connected.recv().map_err(|_| gone())??;
         Ok(Self { requests, workers, thread: Mutex::new(Some(thread)) })
@@ -168,8 +169,10 @@ impl Links {
         let client = broker.connect("webdyno coordinator").await?;
         let session = random_name()?;
         let inbox = client.new_inbox();
-        let announcements = client.subscribe(ANNOUNCE).await.map_err(|error| denied(ANNOUNCE, &error.to_string()))?;
-        let pongs = client.subscribe(inbox.clone()).await.map_err(|error| denied(&inbox, &error.to_string()))?;
+        let announcements =
+            client.subscribe(ANNOUNCE).await.map_err(|error| denied(ANNOUNCE, &error.to_string()))?;
+        let pongs =
+            client.subscribe(inbox.clone()).await.map_err(|error| denied(&inbox, &error.to_string()))?;
         let stream = stream(&client, broker.replicas()).await?;
         let config = pull::Config {
             durable_name: Some(format!("session-{session}")),
@@ -230,7 +233,7 @@ impl Links {
 
     fn announcement(&mut self, message: &Message) -> Vec<Action> {
         if let Ok(announce) = serde_json::from_slice(&message.payload) {
-            self.coordinator.heard(monotonic_ns(), announce);
+            self.coordinator.announced(monotonic_ns(), announce);
         }
         vec![]
     }

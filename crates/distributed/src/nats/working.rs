@@ -49,7 +49,8 @@ pub struct WorkerOptions {
 /// Works until it is interrupted.
 pub fn work(options: WorkerOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| UserError::cannot_run(format!("cannot start a runtime: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| UserError::cannot_run(format!("cannot start a runtime: {error}")))?;
     runtime.block_on(Process::connect(options)?.run())
 }
 
@@ -169,7 +170,9 @@ impl Process {
         let now_ns = monotonic_ns();
         match event {
             EngineEvent::Prepared(load, result) => self.worker.prepared(now_ns, load, result),
-            EngineEvent::Interval(load, interval) if self.worker.has(load) => self.worker.interval(now_ns, interval),
+            EngineEvent::Interval(load, interval) if self.worker.has(load) => {
+                self.worker.interval(now_ns, interval)
+            }
             EngineEvent::Ended(load, ended) if self.worker.has(load) => self.worker.ended(now_ns, ended),
             EngineEvent::Interval(..) | EngineEvent::Ended(..) => vec![],
         }

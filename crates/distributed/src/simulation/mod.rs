@@ -2,17 +2,17 @@
 //! links cut, processes paused and killed, clocks that differ and drift. The invariants are asserted as the run goes on.
 
 mod engine;
+mod machines;
 mod random;
-mod world;
 
+use machines::{Faults, Outcome, Simulation};
 use random::Random;
-use world::{Faults, Outcome, World};
 
 /// Many seeds of every kind of fault at once.
 const SEEDS: u64 = 2_000;
 
 fn run(seed: u64, faults: &Faults) -> Outcome {
-    World::new(seed, faults).run()
+    Simulation::new(seed, faults).run()
 }
 
 #[test]
@@ -29,7 +29,9 @@ fn nothing_is_lost_sent_twice_or_orphaned_whatever_happens() {
             Outcome::CoordinatorDied => died += 1,
         }
     }
-    println!("{SEEDS} seeds: {ended} ended ({lost} with a loss, {late} with late results), {failed} failed, {died} without owner");
+    println!(
+        "{SEEDS} seeds: {ended} ended ({lost} with a loss, {late} with late results), {failed} failed, {died} without owner"
+    );
     // The faults are such that each of these happens often, or nothing would be tested.
     assert!(ended > SEEDS / 4 && lost > 100 && died > 100, "{ended} {lost} {failed} {died}");
 }

@@ -8,6 +8,7 @@ mod request_template;
 pub(crate) mod script;
 mod session_templates;
 pub(crate) mod thread_share;
+mod warnings;
 
 pub(crate) use crate::plan::request_template::{
     LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url,
@@ -31,9 +32,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use url::Url;
 use webdyno_model::transport::{TlsOptions, Transport};
+use webdyno_model::worker::LoadShare;
 use webdyno_model::workload::stage;
 use webdyno_model::workload::stage::Stage;
-use webdyno_model::worker::LoadShare;
 use webdyno_model::workload::{Arrival, Clock, Expectation, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -353,34 +354,6 @@ impl Plan {
                  leads to a request's server, one to another server is closed and a new one opened. Allow more with -c",
                 self.connections, self.share.total_threads
             )
-        })
-    }
-
-    /// Addresses that no connection begins from, as no server has one of their kind.
-    fn unused_sources_warning(&self) -> Option<String> {
-        let reached = |ipv4: bool| {
-            let one = |origin: &Origin| origin.address().is_some_and(|address| address.is_ipv4() == ipv4);
-            self.transport.resolve_each || self.origins.iter().any(one)
-        };
-        let idle = self.transport.source_ips.iter().filter(|source| !reached(source.is_ipv4()));
-        let idle: Vec<String> = idle.map(ToString::to_string).collect();
-        let kind = if self.origins.iter().any(|origin| origin.address().is_some_and(|to| to.is_ipv4())) {
-            "IPv4"
-        } else {
-            "IPv6"
-        };
-        (!idle.is_empty()).then(|| {
-            format!("no connection begins from {} (--source-ip): the load goes over {kind}", idle.join(", "))
-        })
-    }
-
-    /// Flags of TLS that change nothing, as no server speaks it.
-    fn unused_tls_warning(&self) -> Option<String> {
-        let secure = self.origins.iter().any(|origin| origin.server_name.is_some());
-        let given = self.transport.tls != TlsOptions::default();
-        (given && !secure).then(|| {
-            "the flags of TLS (--cacert, --insecure, --cert, --no-tls-resumption) change nothing: no https:// URL is loaded"
-                .to_owned()
         })
     }
 

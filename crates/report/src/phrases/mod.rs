@@ -48,13 +48,13 @@ pub(crate) use tune::{
     applied_text, apply_effect, change, files, gain_text, goal, guard_stop_text, is_proposal, judged_text,
     owners, plans_for_limit, ratio, reverted, round_outcome, surprise_text, tune_headline, will_apply_text,
 };
-pub(crate) use workers::{WORKERS_MEAN, workers_line, workers_table};
 use webdyno_model::distribution::Dist;
 use webdyno_model::live_traffic::LiveTraffic;
 use webdyno_model::run::{ConnectPeak, Replay, RunReport};
 use webdyno_model::service::SettingValue;
 use webdyno_model::workload::{Arrival, Clock};
 use webdyno_session::view::{SessionEnd, View};
+pub(crate) use workers::{WORKERS_MEAN, workers_line, workers_table};
 
 /// What was sent besides the requests themselves, and the handshakes, a sentence each; none where nothing was.
 pub(crate) fn extra_requests(run: &RunReport) -> Vec<String> {

@@ -5,13 +5,23 @@ use webdyno_model::run::RunReport;
 use webdyno_model::worker::WorkerReport;
 
 /// What the table means.
-pub(crate) const WORKERS_MEAN: &str =
-    "Each worker over the whole load, warm-up included. Start: how much later it began than the common instant.";
+pub(crate) const WORKERS_MEAN: &str = "Each worker over the whole load, warm-up included. Start: how much later it began than the common instant.";
 
 /// Titles, and a row for each worker; nothing for a load of one machine.
 pub(crate) fn workers_table(run: &RunReport) -> Option<Vec<Vec<String>>> {
-    let titles =
-        ["worker", "share", "per second", "total", "failed", "p50", "p99", "busiest thread", "start", "round trip", ""];
+    let titles = [
+        "worker",
+        "share",
+        "per second",
+        "total",
+        "failed",
+        "p50",
+        "p99",
+        "busiest thread",
+        "start",
+        "round trip",
+        "",
+    ];
     let rows = run.workers.iter().map(row);
     (!run.workers.is_empty()).then(|| [titles.map(str::to_owned).to_vec()].into_iter().chain(rows).collect())
 }

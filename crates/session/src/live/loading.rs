@@ -230,7 +230,9 @@ impl LiveSession {
                 Ok(EngineMessage::Event(GeneratorEvent::Interval(interval))) => {
                     self.add_second((load, length), control, interval, &mut watches)?;
                 }
-                Ok(EngineMessage::Event(GeneratorEvent::Note(text))) => self.append(EventBody::Note { text })?,
+                Ok(EngineMessage::Event(GeneratorEvent::Note(text))) => {
+                    self.append(EventBody::Note { text })?
+                }
                 Ok(EngineMessage::Event(GeneratorEvent::Workers(parts))) => {
                     self.append(EventBody::Workers { load, parts })?;
                 }

@@ -2,9 +2,9 @@
 
 use super::OutputArgs;
 use super::load::LoadArgs;
-use super::workers::OnArgs;
 use super::server::ObservedArgs;
 use super::values::{ParseResult, duration_us};
+use super::workers::OnArgs;
 use clap::Args;
 
 /// `webdyno capacity`.

@@ -35,7 +35,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("Logs", "format follow interval show_clients keep_query scan_threads"),
     (
         "Workers",
-        "on workers trusted targets max_rate seconds_max worker_name worker_threads nats_creds nats_ca new_key",
+        "on workers trusted targets max_rate seconds_max worker_name worker_threads nats_creds nats_ca new_key parent",
     ),
     ("Browser", "listen allow_remote control saved_workloads web"),
     (
@@ -267,7 +267,8 @@ const COMMANDS: &[CommandHelp] = &[
 
 /// Commands that the short help leaves to the long one.
 const RARE: [&str; 12] = [
-    "schema", "export", "history", "compare", "fit", "predict", "logs", "size", "serve", "workload", "lab", "worker",
+    "schema", "export", "history", "compare", "fit", "predict", "logs", "size", "serve", "workload", "lab",
+    "worker",
 ];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.

@@ -63,7 +63,7 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "trusted"])]
     pub new_key: Option<PathBuf>,
     /// End when this process, the parent, is gone
-    #[arg(long, value_name = "PID", hide = true)]
+    #[arg(long, value_name = "PID")]
     pub parent: Option<u32>,
 }
 

@@ -25,13 +25,9 @@ const PATIENCE: &str = "each step of a search lasts as long as it takes to be su
 
 /// Finds the capacity. Gives the exit code.
 pub fn capacity(arguments: &CapacityArgs) -> Result<u8> {
-    let mut draft = draft(arguments)?;
+    let draft = draft(arguments)?;
     let unit = unit(arguments, &draft)?;
-    if unit == LoadUnit::RequestsPerSecond && draft.settings.connections.is_none() {
-        let allowed = draft.settings.connections_allowed.unwrap_or(CONNECTIONS_DEFAULT);
-        draft.settings.connections = Some(CONNECTIONS_DEFAULT.min(allowed));
-    }
-    let draft = draft;
+    let draft = with_connections(draft, unit);
     let start = arguments.start.or(draft.settings.users.map(f64::from));
     check_bounds(start, arguments.max)?;
     let workload_of = |offered: f64, duration_us: u64| {
@@ -85,6 +81,15 @@ pub fn capacity(arguments: &CapacityArgs) -> Result<u8> {
     });
     drop(servers);
     finish::finish(session, result, &arguments.output, false)
+}
+
+/// At a rate there are as many connections as are allowed, up to the default of a search.
+fn with_connections(mut draft: Draft, unit: LoadUnit) -> Draft {
+    if unit == LoadUnit::RequestsPerSecond && draft.settings.connections.is_none() {
+        let allowed = draft.settings.connections_allowed.unwrap_or(CONNECTIONS_DEFAULT);
+        draft.settings.connections = Some(CONNECTIONS_DEFAULT.min(allowed));
+    }
+    draft
 }
 
 fn think_mean_us(workload: &Workload) -> f64 {

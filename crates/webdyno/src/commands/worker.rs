@@ -16,8 +16,9 @@ pub fn worker(arguments: &WorkerArgs) -> Result<u8> {
     }
     let on = arguments.on.as_deref().unwrap_or_default();
     if on.starts_with("local") {
-        return Err(UserError::usage("local workers are started by the command that loads")
-            .hint("as in webdyno run --on local:2 URL; a worker is given the servers of NATS: --on nats://HOST"));
+        return Err(UserError::usage("local workers are started by the command that loads").hint(
+            "as in webdyno run --on local:2 URL; a worker is given the servers of NATS: --on nats://HOST",
+        ));
     }
     let mut broker = Broker::parse(on)?;
     broker.credentials = arguments.nats_creds.as_deref().map(Credentials::read).transpose()?;

@@ -35,18 +35,19 @@ impl Workers {
         if let Some(count) = on.strip_prefix("local:") {
             return local(arguments, count, threads).map(Some);
         }
+        let mut broker = Broker::parse(on)?;
         let path = arguments.nats_creds.as_deref().ok_or_else(|| {
             UserError::usage("orders to workers are signed, and there is no key to sign them with").hint(
                 "give the creds file or the seed with --nats-creds FILE; webdyno worker --new-key FILE makes one, and prints what \
                  the workers need for --trust",
             )
         })?;
-        let mut broker = Broker::parse(on)?;
         let credentials = Credentials::read(path)?;
         let signer = credentials.signer()?;
         broker.credentials = Some(credentials);
         broker.ca_file.clone_from(&arguments.nats_ca);
-        let count = arguments.workers.map_or(WorkerCount::Present, |count| WorkerCount::Exactly(count as usize));
+        let count =
+            arguments.workers.map_or(WorkerCount::Present, |count| WorkerCount::Exactly(count as usize));
         let generator = Arc::new(DistributedGenerator::connect(broker, signer, count)?);
         Ok(Some(Self { generator, _local: None }))
     }
@@ -95,7 +96,15 @@ impl LocalWorkers {
         let own = std::process::id().to_string();
         let spawn = |number: u32| {
             let mut command = Command::new(&program);
-            command.args(["worker", "--on", server.url(), "--trust", &server.public_key, "--allow-target", "*"]);
+            command.args([
+                "worker",
+                "--on",
+                server.url(),
+                "--trust",
+                &server.public_key,
+                "--allow-target",
+                "*",
+            ]);
             command.args(["--name", &format!("local-{number}"), "--threads", &each, "--parent", &own]);
             command.arg("--nats-creds").arg(server.seed_file());
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -82,7 +82,9 @@ impl Workers {
         let server = PrivateServer::start().unwrap();
         let start = |number: usize| {
             let mut command = Command::new("sh");
-            command.args(["-c", "exec \"$0\" \"$@\" 2>\"$LOG\""]).arg(assert_cmd::cargo::cargo_bin("webdyno"));
+            command
+                .args(["-c", "exec \"$0\" \"$@\" 2>\"$LOG\""])
+                .arg(assert_cmd::cargo::cargo_bin("webdyno"));
             command.args(["worker", "--on", server.url(), "--trust", &server.public_key, "--threads", "1"]);
             command.args(["--name", &format!("w{number}")]).args(flags);
             command.arg("--nats-creds").arg(server.seed_file());
@@ -124,7 +126,8 @@ fn three_workers_make_the_load_of_one_machine() {
     let json = ended.with_code_in(&[0, 3]).json();
     // Each arrival of the rate once, each row once, whoever sent it.
     let counts = server.counts();
-    let sent: Vec<u64> = (0..1200).map(|row| counts.get(&format!("/row/{row}")).copied().unwrap_or(0)).collect();
+    let sent: Vec<u64> =
+        (0..1200).map(|row| counts.get(&format!("/row/{row}")).copied().unwrap_or(0)).collect();
     // The first request of each worker's look before the load asks for a row, too.
     assert!(sent.iter().skip(3).all(|count| *count == 1), "{sent:?}");
     assert_eq!(json["requests"]["started"], 1200);
@@ -135,14 +138,16 @@ fn three_workers_make_the_load_of_one_machine() {
     assert_eq!(names, ["w1", "w2", "w3"]);
     let sum = |key: &str| of_workers.iter().map(|worker| worker[key].as_u64().unwrap()).sum::<u64>();
     assert_eq!((sum("completed"), sum("failed")), (1200, 0));
-    let samples: u64 = of_workers.iter().map(|worker| worker["response_time_us"]["count"].as_u64().unwrap()).sum();
+    let samples: u64 =
+        of_workers.iter().map(|worker| worker["response_time_us"]["count"].as_u64().unwrap()).sum();
     assert_eq!(json["response_time_us"]["count"], samples);
     for extreme in [("min", true), ("max", false)] {
         let all = of_workers.iter().map(|worker| worker["response_time_us"][extreme.0].as_u64().unwrap());
         let expected = if extreme.1 { all.min() } else { all.max() };
         assert_eq!(json["response_time_us"][extreme.0].as_u64(), expected);
     }
-    let starts: Vec<i64> = of_workers.iter().map(|worker| worker["start_late_us"].as_i64().unwrap()).collect();
+    let starts: Vec<i64> =
+        of_workers.iter().map(|worker| worker["start_late_us"].as_i64().unwrap()).collect();
     let spread_us = starts.iter().max().unwrap() - starts.iter().min().unwrap();
     assert!(spread_us < 20_000, "{starts:?}");
     // One machine writes the same log: a second each, in order.
@@ -171,7 +176,9 @@ fn a_killed_worker_ends_the_load_and_is_named() {
     let state = server.state.clone();
     let killer = std::thread::spawn(move || {
         // Well within the load.
-        assert!(wait_until(Duration::from_secs(60), || state.lock().unwrap().by_path.values().sum::<u64>() > 250));
+        assert!(
+            wait_until(Duration::from_secs(60), || state.lock().unwrap().by_path.values().sum::<u64>() > 250)
+        );
         signal(victim, Signal::KILL);
     });
     let begun = Instant::now();
@@ -181,7 +188,11 @@ fn a_killed_worker_ends_the_load_and_is_named() {
     let json = ended.with_code(3).json();
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     assert_eq!(json["client"]["valid"], false);
-    assert!(json["client"]["why"].as_str().unwrap().contains("worker w1 was lost"), "{}", json["client"]["why"]);
+    assert!(
+        json["client"]["why"].as_str().unwrap().contains("worker w1 was lost"),
+        "{}",
+        json["client"]["why"]
+    );
     assert!(json["workers"][0]["lost_at_s"].as_u64().is_some_and(|at_s| at_s >= 1), "{}", json["workers"]);
     assert_eq!(json["workers"][1]["lost_at_s"], serde_json::Value::Null);
     let noted = events(&place, "r").into_iter().filter(|event| event["kind"] == "note");

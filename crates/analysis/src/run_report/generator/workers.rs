@@ -67,7 +67,11 @@ pub(super) fn overload(measurement: &Measurement) -> Option<String> {
 pub(super) fn loss(measurement: &Measurement) -> Option<String> {
     let lost = measurement.workers.iter().filter_map(|part| Some((part, part.lost_at_s?)));
     let text = |(part, at_s): (&WorkerPart, u64)| {
-        format!("worker {} was lost: {:.0}% of the load are missing from {at_s} s on", part.name, 100.0 * share(part))
+        format!(
+            "worker {} was lost: {:.0}% of the load are missing from {at_s} s on",
+            part.name,
+            100.0 * share(part)
+        )
     };
     lost.map(text).reduce(|all, one| format!("{all}; {one}"))
 }

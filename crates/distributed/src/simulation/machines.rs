@@ -1,4 +1,4 @@
-//! The simulated world: time, machines, the network and the broker between them.
+//! What is simulated: time, machines, the network and the broker between them.
 
 use super::engine::{Engine, SECONDS};
 use super::random::Random;
@@ -102,7 +102,7 @@ struct Machine {
 }
 
 /// All of it.
-pub(super) struct World {
+pub(super) struct Simulation {
     random: Random,
     faults: Faults,
     now_ns: u64,
@@ -123,7 +123,7 @@ pub(super) struct World {
     outcome: Option<Outcome>,
 }
 
-impl World {
+impl Simulation {
     pub(super) fn new(seed: u64, faults: &Faults) -> Self {
         let mut random = Random::new(seed);
         let count = 2 + random.below(3) as usize;
@@ -144,7 +144,7 @@ impl World {
             }
         };
         let machines = (0..count).map(|number| machine(number, &mut random)).collect();
-        let mut world = Self {
+        let mut simulation = Self {
             random,
             faults: faults.clone(),
             now_ns: S,
@@ -170,11 +170,15 @@ impl World {
         };
         let workload = PackedWorkload::pack(&workload).unwrap();
         let workers = Some(count);
-        world.coordinator.begin(world.now_ns, LoadOrder { load: 1, workload, threads_max: 1000, workers });
-        world.at(world.now_ns, Event::TickCoordinator);
-        (0..count).for_each(|number| world.at(world.now_ns + number as u64 * MS, Event::TickWorker(number)));
-        world.at(world.now_ns, Event::Redeliver);
-        world
+        simulation
+            .coordinator
+            .begin(simulation.now_ns, LoadOrder { load: 1, workload, threads_max: 1000, workers });
+        simulation.at(simulation.now_ns, Event::TickCoordinator);
+        (0..count).for_each(|number| {
+            simulation.at(simulation.now_ns + number as u64 * MS, Event::TickWorker(number))
+        });
+        simulation.at(simulation.now_ns, Event::Redeliver);
+        simulation
     }
 
     /// Runs until everything is over.
@@ -302,7 +306,8 @@ impl World {
             Event::Acknowledged(key) => drop(self.stream.remove(&key)),
             Event::Redeliver => {
                 let kept: Vec<Report> = self.stream.values().cloned().collect();
-                kept.into_iter().for_each(|report| self.send(None, Some(0), Event::Deliver(Box::new(report))));
+                kept.into_iter()
+                    .for_each(|report| self.send(None, Some(0), Event::Deliver(Box::new(report))));
                 self.at(self.now_ns + REDELIVER_NS, Event::Redeliver);
             }
             event if self.coordinator_alive => self.handle_at_coordinator(event),
@@ -350,7 +355,10 @@ impl World {
         let machine = &mut self.machines[number];
         if !progress.sent.is_empty() {
             let alone_ns = self.now_ns - machine.owned_ns;
-            assert!(alone_ns <= ORPHAN_NS_MAX || self.was_paused(number), "worker {number} loads {alone_ns} ns without an owner");
+            assert!(
+                alone_ns <= ORPHAN_NS_MAX || self.was_paused(number),
+                "worker {number} loads {alone_ns} ns without an owner"
+            );
         }
         for sent in progress.sent {
             assert!(self.sent.insert(sent), "request {sent} was sent twice");
@@ -387,7 +395,7 @@ impl World {
                 worker::Action::Start { at_ns } => {
                     let machine = &mut self.machines[number];
                     assert!(machine.engine.is_none(), "a load was begun twice");
-                    // In the world's time.
+                    // In the time of all.
                     machine.began_ns = Some(((at_ns - machine.offset_ns) as f64 / machine.drift) as u64);
                     machine.engine = machine.share.map(|share| Engine::new(share, at_ns));
                 }
@@ -415,7 +423,7 @@ impl World {
                 actions
             }
             Event::Heard(announce) => {
-                self.coordinator.heard(now_ns, *announce);
+                self.coordinator.announced(now_ns, *announce);
                 vec![]
             }
             Event::Pong(number, nonce, clock_ns) => {
