@@ -7,6 +7,8 @@
 mod member;
 mod part;
 mod results;
+#[cfg(test)]
+mod tests;
 
 use crate::packed_workload::PackedWorkload;
 use crate::protocol::{

@@ -1,6 +1,6 @@
 //! What is reported of flags that change nothing in a load.
 
-use super::Plan;
+use super::{Origin, Plan};
 use webdyno_model::transport::TlsOptions;
 
 impl Plan {
