@@ -70,7 +70,7 @@ impl Broker {
         };
         let servers: Option<Vec<ServerAddr>> = hosts.split(',').map(server).collect();
         let servers = servers.ok_or_else(|| wrong("a host is missing or not one"))?;
-        let names = servers.iter().map(|server| format!("{}:{}", server.host(), port(server)));
+        let names = servers.iter().map(|server| format!("{}:{}", host(server), port(server)));
         let name = format!("{scheme}://{}", names.collect::<Vec<_>>().join(","));
         Ok(Self { servers, name, ca_file: None, credentials: None })
     }
@@ -105,6 +105,12 @@ impl Broker {
             )
         })
     }
+}
+
+/// As in a URL.
+fn host(server: &ServerAddr) -> String {
+    let host = server.host();
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
 }
 
 fn port(server: &ServerAddr) -> u16 {

@@ -233,7 +233,7 @@ const COMMANDS: &[CommandHelp] = &[
         refused: "",
         examples: [
             "webdyno worker --new-key load.seed",
-            "webdyno worker --on nats://n1 --nats-creds load.seed --trust UABC --allow-target shop.example",
+            "webdyno worker --on nats://n1 --nats-creds load.seed --trust UABC",
             "webdyno run --on nats://n1 --nats-creds load.seed -r 5000 http://shop.example/",
         ],
     },

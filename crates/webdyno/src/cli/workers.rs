@@ -63,7 +63,7 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["on", "trusted"])]
     pub new_key: Option<PathBuf>,
     /// End when this process, the parent, is gone
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = whole::<u32>(1..=4_194_304, "1234"))]
     pub parent: Option<u32>,
 }
 
