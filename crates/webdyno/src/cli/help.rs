@@ -229,7 +229,7 @@ const COMMANDS: &[CommandHelp] = &[
     },
     CommandHelp {
         path: "webdyno worker",
-        short: "on trusted targets max_rate seconds_max worker_name worker_threads nats_creds new_key",
+        short: "on trusted targets max_rate nats_creds new_key",
         refused: "",
         examples: [
             "webdyno worker --new-key load.seed",
