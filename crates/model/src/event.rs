@@ -18,6 +18,7 @@ use crate::service::ServiceSnapshot;
 use crate::sweep::{KnobValue, SweepPlan, SweepPoint, SweepReport};
 use crate::topology::Topology;
 use crate::tune::{Goal, Round, TuneState};
+use crate::worker::WorkerPart;
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +125,13 @@ pub enum EventBody {
         /// the load.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         measured_to_s: Option<f64>,
+    },
+    /// Which machines made a load, and what became of the part of each; of a load that one machine made there is none.
+    Workers {
+        /// Which load.
+        load: u32,
+        /// In the order of their shares.
+        parts: Vec<WorkerPart>,
     },
     /// The tables of the generator's machine during a load, told at its end.
     ClientTables {
@@ -279,7 +287,7 @@ pub enum EventBody {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 27] = [
+    pub const KINDS: [&str; 28] = [
         "session_start",
         "server",
         "service",
@@ -288,6 +296,7 @@ impl EventBody {
         "load_start",
         "interval",
         "load_end",
+        "workers",
         "client_tables",
         "watch",
         "sample",

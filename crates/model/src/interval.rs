@@ -304,4 +304,6 @@ pub enum EndReason {
     StopLoss,
     /// An objective could no longer be met, whatever followed.
     ObjectiveLost,
+    /// One of the machines that made it was lost, and with it its part.
+    WorkerLost,
 }

@@ -39,6 +39,7 @@ pub mod sweep;
 pub mod topology;
 pub mod transport;
 pub mod tune;
+pub mod worker;
 pub mod workload;
 
 pub use error::{ErrorKind, Result, UserError};

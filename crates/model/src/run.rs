@@ -8,6 +8,7 @@ use crate::interval::{ConnectionCounts, ErrorCounts};
 pub use crate::page::PageReport;
 use crate::page::{Ablation, VisitCounts};
 use crate::repeats::Repeats;
+use crate::worker::WorkerReport;
 use crate::workload::{Clock, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -130,6 +131,9 @@ pub struct RunReport {
     pub censored_time_us: Dist,
     /// Whether the generator kept up.
     pub client: ClientReport,
+    /// The machines that made it, each over the whole load; none when it was this one alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerReport>,
     /// Why the load was stopped before its end; `None` when it did no harm that was seen.
     pub brake: Option<HarmGuardTrip>,
     /// Objectives and whether they were met.

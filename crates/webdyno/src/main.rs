@@ -71,6 +71,7 @@ fn run(command: Command) -> Result<u8> {
         Command::Fit(arguments) => commands::fit::fit(&arguments),
         Command::History(arguments) => commands::history::history(&arguments),
         Command::Logs(arguments) => commands::logs::logs(&arguments),
+        Command::Worker(arguments) => commands::worker::worker(&arguments),
         Command::Serve(arguments) => commands::serve::serve(&arguments),
         Command::Helper(helper) => helpers::run(helper),
     }

@@ -28,6 +28,12 @@ pub fn print_bytes(bytes: &[u8]) -> webdyno_model::Result<()> {
     }
 }
 
+/// Writes a line of a log to stderr, with the time of day in UTC.
+pub fn print_log_line(text: &str) {
+    let now = jiff::Timestamp::now().strftime("%H:%M:%S");
+    let _ = writeln!(std::io::stderr().lock(), "{now} {text}");
+}
+
 /// Writes a report for people to stdout: where that is a terminal that shows ASCII alone, without any other letter.
 pub fn print_report(text: &str) -> webdyno_model::Result<()> {
     if std::io::stdout().is_terminal() && shows_ascii_alone() {

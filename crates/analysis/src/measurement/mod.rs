@@ -18,6 +18,7 @@ use webdyno_model::sample::{CollectorInfo, MissingSignal, Sample};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::Goal;
+use webdyno_model::worker::WorkerPart;
 use webdyno_model::workload::Workload;
 
 /// A sample with its time, seconds since the load (or the watch) began; negative before it.
@@ -54,6 +55,8 @@ pub struct Measurement {
     pub end: Option<LoadEnd>,
     /// Why so much was cut as warm-up; `None` when nothing was.
     pub warmup_reason: Option<String>,
+    /// The machines that made it; none when it was this one alone.
+    pub workers: Vec<WorkerPart>,
     /// The tables of the generator's machine; `None` where they were not read.
     pub tables: Option<ClientTables>,
     /// Why the load was stopped before it did harm.

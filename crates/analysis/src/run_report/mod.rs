@@ -44,7 +44,8 @@ pub fn run_report(measurement: &Measurement) -> Result<RunReport> {
         ..timed
     };
     // The generator is judged by what was measured, and the objectives by all of it.
-    let run = RunReport { client: generator::client(measurement, &measured)?, ..measured };
+    let client = generator::client(measurement, &measured)?;
+    let run = RunReport { client, workers: generator::workers::reports(measurement)?, ..measured };
     let objectives = measurement.objectives.iter().map(|objective| objective.check(&run)).collect();
     Ok(RunReport { objectives, ..run })
 }

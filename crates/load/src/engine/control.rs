@@ -2,7 +2,7 @@
 
 use rustix::fd::OwnedFd;
 use rustix::io::Result;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use webdyno_model::interval::EndReason;
 
@@ -17,6 +17,8 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Shared {
     reason: AtomicU8,
+    /// When the last of its threads began; 0 before.
+    began_ns: AtomicU64,
     /// One event descriptor per engine thread, so that a thread that sleeps wakes up.
     wakers: Mutex<Vec<OwnedFd>>,
 }
@@ -39,6 +41,7 @@ impl Control {
             EndReason::Braked => 6,
             EndReason::StopLoss => 7,
             EndReason::ObjectiveLost => 8,
+            EndReason::WorkerLost => 9,
         };
         let shared = &self.shared;
         // It was stopped before if this fails; waking again does no harm.
@@ -61,8 +64,19 @@ impl Control {
             6 => Some(EndReason::Braked),
             7 => Some(EndReason::StopLoss),
             8 => Some(EndReason::ObjectiveLost),
+            9 => Some(EndReason::WorkerLost),
             _ => None,
         }
+    }
+
+    /// When the last engine thread began, nanoseconds of CLOCK_MONOTONIC; `None` before.
+    pub fn began_ns(&self) -> Option<u64> {
+        Some(self.shared.began_ns.load(Ordering::Acquire)).filter(|ns| *ns > 0)
+    }
+
+    /// A thread begins.
+    pub(crate) fn note_start(&self, now_ns: u64) {
+        self.shared.began_ns.fetch_max(now_ns, Ordering::AcqRel);
     }
 
     /// A descriptor that becomes readable when the load is stopped.

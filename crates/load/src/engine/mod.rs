@@ -140,6 +140,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         // Visitors keep their own.
         let kept_in_common = if plan.script.is_some() { 0 } else { open_max as usize };
         let (arrivals, visits) = arrivals_of(plan, share);
+        let requests_end = plan.closed_requests().map_or(0, |numbers| numbers.end);
         let empty = || Box::new(Report::preallocated(&labels));
         Self {
             plan,
@@ -151,7 +152,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             budget: share
                 .budget
                 .clone()
-                .map(|common| Budget::new(common, u64::from(share.threads), plan.requests.unwrap_or(0))),
+                .map(|common| Budget::new(common, u64::from(share.threads), requests_end)),
             recorder: Recorder::new(empty()),
             spare: Some(empty()),
             full: None,

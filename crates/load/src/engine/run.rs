@@ -18,7 +18,6 @@ use std::thread;
 use std::time::Duration;
 use webdyno_model::error::io_error;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
-use webdyno_model::workload::Arrival;
 use webdyno_model::{Result, UserError};
 
 /// Reports that may wait for the caller. A sink that stalls for longer than this many seconds holds the load up.
@@ -35,13 +34,23 @@ const SPIN_NS: u64 = 200_000;
 /// needs; whatever the server does is a result. A number of requests without a duration ends early, with
 /// [`EndReason::Hopeless`], when for 30 s no connection could be established.
 pub fn run(prepared: &Prepared, control: &Control, sink: &mut dyn FnMut(Interval)) -> Result<LoadEnd> {
-    run_with(prepared, control, ConnectionAbort::new(&prepared.plan), sink)
+    run_at(prepared, control, None, sink)
+}
+
+/// The same, with the load beginning at a moment on CLOCK_MONOTONIC in nanoseconds; at once, when that has passed.
+pub fn run_at(
+    prepared: &Prepared,
+    control: &Control,
+    at_ns: Option<u64>,
+    sink: &mut dyn FnMut(Interval),
+) -> Result<LoadEnd> {
+    run_with(prepared, control, (ConnectionAbort::new(&prepared.plan), at_ns), sink)
 }
 
 fn run_with(
     prepared: &Prepared,
     control: &Control,
-    mut connection_abort: ConnectionAbort,
+    (mut connection_abort, at_ns): (ConnectionAbort, Option<u64>),
     sink: &mut dyn FnMut(Interval),
 ) -> Result<LoadEnd> {
     let plan = &prepared.plan;
@@ -56,7 +65,8 @@ fn run_with(
         for (share, event_loop) in shares.iter().zip(loops) {
             let (to_thread, from_merger) = channel();
             spares.push(to_thread);
-            let channels = ThreadChannels { share, to_merger: to_merger.clone(), from_merger };
+            let index = share.thread - plan.share.first_thread;
+            let channels = ThreadChannels { index, share, to_merger: to_merger.clone(), from_merger };
             let barrier_slot = BarrierSlot { start: &start, arrived: false };
             let engine = move || run_thread(plan, control, event_loop, channels, barrier_slot);
             let spawned = thread::Builder::new().name(thread_name(share)).spawn_scoped(scope, engine);
@@ -67,7 +77,7 @@ fn run_with(
         }
         drop(to_merger);
         let mut merger = Merger::new(plan.labels(), shares.len());
-        start.begin();
+        start.begin(at_ns);
         let end = merge_all(&mut merger, from_threads, &spares, &mut |interval| {
             if connection_abort.should_abort(&interval) {
                 control.stop(EndReason::Hopeless);
@@ -113,6 +123,8 @@ impl Drop for RunGuard<'_> {
 
 /// The channels between one engine thread and the merger.
 struct ThreadChannels<'a> {
+    /// Which thread of this machine it is.
+    index: u32,
     share: &'a ThreadShare,
     to_merger: SyncSender<(u32, Box<Report>)>,
     from_merger: Receiver<Box<Report>>,
@@ -153,12 +165,12 @@ impl StartBarrier {
     }
 
     /// Called by the caller: waits until every thread is ready or gone; then the load begins.
-    fn begin(&self) {
+    fn begin(&self, at_ns: Option<u64>) {
         let mut state = self.lock();
         while state.awaited > 0 {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        self.decide(&mut state, StartDecision::At(monotonic_ns() + LEAD_NS));
+        self.decide(&mut state, StartDecision::At(at_ns.unwrap_or(0).max(monotonic_ns() + LEAD_NS)));
     }
 
     /// Called by the caller: no thread begins.
@@ -204,12 +216,10 @@ impl Drop for BarrierSlot<'_> {
 
 fn shares(plan: &Plan) -> Vec<ThreadShare> {
     // Open arrival knows each thread's requests by their numbers; closed arrival claims them from a shared budget.
-    let budget = plan
-        .requests
-        .filter(|_| plan.arrival == Arrival::Closed)
-        .map(|requests| Arc::new(AtomicU64::new(requests)));
-    (0..plan.threads)
-        .map(|thread| ThreadShare { thread, threads: plan.threads, budget: budget.clone() })
+    let budget = plan.closed_requests().map(|numbers| Arc::new(AtomicU64::new(numbers.end - numbers.start)));
+    let (first, threads) = (plan.share.first_thread, plan.share.total_threads);
+    (first..first + plan.share.threads)
+        .map(|thread| ThreadShare { thread, threads, budget: budget.clone() })
         .collect()
 }
 
@@ -236,11 +246,11 @@ fn run_thread(
     channels: ThreadChannels<'_>,
     barrier_slot: BarrierSlot<'_>,
 ) {
-    let ThreadChannels { share, to_merger, from_merger } = channels;
+    let ThreadChannels { index, share, to_merger, from_merger } = channels;
     let labels = plan.labels();
     let mut first = Some(Box::new(Report::preallocated(&labels)));
     let exchange = |full| {
-        to_merger.send((share.thread, full)).ok()?;
+        to_merger.send((index, full)).ok()?;
         // The merger returns reports within milliseconds: the first one has a substitute of its own, and a further one
         // is made only if the merger is behind.
         let spare = from_merger.try_recv().ok().or_else(|| first.take());
@@ -251,6 +261,7 @@ fn run_thread(
     if let Some(at_ns) = barrier_slot.wait_for_start() {
         engine.io_mut().set_start(at_ns);
         sleep_then_spin_until(at_ns);
+        control.note_start(monotonic_ns());
         engine.run();
     }
 }
@@ -313,7 +324,7 @@ mod tests {
         let prepared = prepared(gone, Stop { duration_us: None, requests: Some(1_000_000) }, 2);
         let (mut started, mut ended) = (0, 0);
         let connection_abort = ConnectionAbort::after_seconds(&prepared.plan, 2);
-        let end = run_with(&prepared, &Control::new(), connection_abort, &mut |interval| {
+        let end = run_with(&prepared, &Control::new(), (connection_abort, None), &mut |interval| {
             started += interval.started;
             ended += interval.completed + interval.failed;
         })
@@ -342,7 +353,7 @@ mod tests {
                 scope.spawn(move || barrier_slot.wait_for_start())
             });
             drop(BarrierSlot { start: &start, arrived: false });
-            start.begin();
+            start.begin(None);
             waiting.map(|thread| thread.join().unwrap())
         });
         assert!(begun[0].is_some() && begun[0] == begun[1], "{begun:?}");

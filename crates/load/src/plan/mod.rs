@@ -8,6 +8,7 @@ mod request_template;
 pub(crate) mod script;
 mod session_templates;
 pub(crate) mod thread_share;
+mod warnings;
 
 pub(crate) use crate::plan::request_template::{
     LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url,
@@ -27,9 +28,11 @@ use choice::ListRequests;
 use rustls::ClientConfig;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 use url::Url;
 use webdyno_model::transport::{TlsOptions, Transport};
+use webdyno_model::worker::LoadShare;
 use webdyno_model::workload::stage;
 use webdyno_model::workload::stage::Stage;
 use webdyno_model::workload::{Arrival, Clock, Expectation, Workload};
@@ -130,9 +133,9 @@ impl Prepared {
         }
     }
 
-    /// Engine threads that will run.
+    /// Engine threads that will run on this machine.
     pub fn threads(&self) -> u32 {
-        self.plan.threads
+        self.plan.share.threads
     }
 
     /// The same requests to the same addresses, at the arrival and with the connections of `workload`: at most as many
@@ -146,7 +149,7 @@ impl Prepared {
             script.users = visits.users.clamp(1, script.users);
         }
         plan.connections = workload.connections.clamp(1, plan.connections);
-        plan.threads = plan.threads.min(plan.connections);
+        plan.share = LoadShare::whole(plan.share.threads.min(plan.connections));
         plan.parked_max = plan.parked_max.min(plan.connections);
     }
 
@@ -210,7 +213,8 @@ pub(crate) struct Plan {
     pub(crate) duration_ns: Option<u64>,
     pub(crate) requests: Option<u64>,
     pub(crate) connections: u32,
-    pub(crate) threads: u32,
+    /// The engine threads: which of all that make the load.
+    pub(crate) share: LoadShare,
     pub(crate) timeout_ns: u64,
     pub(crate) keepalive: bool,
     /// Most redirects that a request follows.
@@ -272,11 +276,13 @@ impl Plan {
         if let Some(each) = self.script.as_ref().and_then(|script| script.connections_per_server) {
             self.connections = self.connections.max(each.saturating_mul(self.origins.len() as u32));
         }
-        let surely = u64::from(self.connections_required()).min(self.requests.unwrap_or(u64::MAX));
+        let surely =
+            u64::from(self.share.part(self.connections_required())).min(self.requests.unwrap_or(u64::MAX));
         let resolves = self.transport.resolve_each;
-        let need = DescriptorNeed { connections: surely, threads: u64::from(self.threads), resolves };
+        let need = DescriptorNeed { connections: surely, threads: u64::from(self.share.threads), resolves };
         let fitting = descriptors::raise_limit(need)?;
-        self.open_files_left = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
+        let fitting = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
+        self.open_files_left = self.share.scaled(fitting);
         let spare = self.open_files_left.saturating_sub(self.connections_max());
         let parked_max = if self.script.is_some() { VISITORS_PARKED_MAX } else { u32::MAX };
         self.parked_max = self.connections.min(spare).min(parked_max);
@@ -289,6 +295,11 @@ impl Plan {
             (Some(script), Arrival::Closed) => self.connections.min(script.users),
             _ => self.connections,
         }
+    }
+
+    /// The requests of this machine's part in closed arrival, by their numbers; `None` without a bound on them.
+    pub(crate) fn closed_requests(&self) -> Option<Range<u64>> {
+        self.requests.filter(|_| self.arrival == Arrival::Closed).map(|requests| self.share.numbers(requests))
     }
 
     /// Connections that could be kept at once: in closed arrival a user may keep one to each server.
@@ -336,41 +347,13 @@ impl Plan {
             ));
         }
         let rate_is_set = matches!(self.arrival, Arrival::Open { .. });
-        let worthwhile_min = (servers as u32).saturating_mul(self.threads);
+        let worthwhile_min = (servers as u32).saturating_mul(self.share.total_threads);
         (rate_is_set && self.connections < worthwhile_min.saturating_mul(2)).then(|| {
             format!(
                 "-c {} is the most connections to all {servers} servers together, on {} engine threads: where no kept one \
                  leads to a request's server, one to another server is closed and a new one opened. Allow more with -c",
-                self.connections, self.threads
+                self.connections, self.share.total_threads
             )
-        })
-    }
-
-    /// Addresses that no connection begins from, as no server has one of their kind.
-    fn unused_sources_warning(&self) -> Option<String> {
-        let reached = |ipv4: bool| {
-            let one = |origin: &Origin| origin.address().is_some_and(|address| address.is_ipv4() == ipv4);
-            self.transport.resolve_each || self.origins.iter().any(one)
-        };
-        let idle = self.transport.source_ips.iter().filter(|source| !reached(source.is_ipv4()));
-        let idle: Vec<String> = idle.map(ToString::to_string).collect();
-        let kind = if self.origins.iter().any(|origin| origin.address().is_some_and(|to| to.is_ipv4())) {
-            "IPv4"
-        } else {
-            "IPv6"
-        };
-        (!idle.is_empty()).then(|| {
-            format!("no connection begins from {} (--source-ip): the load goes over {kind}", idle.join(", "))
-        })
-    }
-
-    /// Flags of TLS that change nothing, as no server speaks it.
-    fn unused_tls_warning(&self) -> Option<String> {
-        let secure = self.origins.iter().any(|origin| origin.server_name.is_some());
-        let given = self.transport.tls != TlsOptions::default();
-        (given && !secure).then(|| {
-            "the flags of TLS (--cacert, --insecure, --cert, --no-tls-resumption) change nothing: no https:// URL is loaded"
-                .to_owned()
         })
     }
 
@@ -402,6 +385,11 @@ pub fn check_url(text: &str) -> Result<Url> {
 /// files to its maximum. A wrong workload is a usage error; a name that does not resolve, or a limit that is too
 /// low, is an error of the machine.
 pub fn prepare(workload: &Workload) -> Result<Prepared> {
+    prepare_share(workload, None)
+}
+
+/// The same of a part of a load, the rest of which other machines make.
+pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Prepared> {
     check(workload)?;
     let checks = ResponseChecks::compile(&workload.expect)?;
     let requests = crate::plan::session_templates::with_browser_headers(workload);
@@ -442,7 +430,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
         connections: workload.connections,
-        threads: thread_count(workload, script.as_ref()),
+        share: share.unwrap_or_else(|| LoadShare::whole(thread_count(workload, script.as_ref()))),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
         redirects_max: workload.redirects_max,
@@ -479,9 +467,11 @@ fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
         // is done. Towards each server there are as many.
         let servers = destinations.iter().collect::<BTreeSet<_>>().len() as u64;
         let half = ports.map(|ports| (ports / 2).saturating_mul(servers));
-        plan.ports_left = half.map_or(u32::MAX, |half| u32::try_from(half).unwrap_or(u32::MAX));
+        let half = half.map_or(u32::MAX, |half| u32::try_from(half).unwrap_or(u32::MAX));
+        plan.ports_left = plan.share.scaled(half);
     }
-    let surely = Workload { connections: plan.connections_required(), ..workload.clone() };
+    let connections = plan.share.part(plan.connections_required());
+    let surely = Workload { connections, ..workload.clone() };
     ports::check(&surely, &destinations)
 }
 

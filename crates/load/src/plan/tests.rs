@@ -125,7 +125,7 @@ fn servers_names_and_threads_are_counted() {
     let plan = prepare(&load).unwrap().plan;
     assert_eq!(plan.origins.len(), 2);
     assert_eq!(plan.names, ["/", "b"]);
-    assert_eq!(plan.threads, 4, "never more than connections");
+    assert_eq!(plan.share.threads, 4, "never more than connections");
     let flags: Vec<_> = plan.templates.iter().map(|one| (one.is_head_request, one.idempotent)).collect();
     assert_eq!(flags, [(false, true), (false, false), (true, true)]);
     load.requests = (0..100)

@@ -11,6 +11,7 @@ pub(super) fn sections(run: &RunReport, section: &mut AddSection<'_>) {
     section("objectives", "Objectives", &|b| objectives(b, run));
     section("failures", "What failed", &|b| failures(b, run));
     section("repeats", "Repeats", &|b| repeats(b, run));
+    section("workers", "Workers", &|b| workers(b, run));
     section("ablation", "With and without", &|b| ablation(b, run));
 }
 
@@ -36,6 +37,13 @@ fn repeats(b: &mut Blocks, run: &RunReport) {
     with_titles(b, "Repeats", phrases::repeats_table(repeats));
     phrases::repeats_invalid(repeats).iter().for_each(|reported| b.text(reported));
     b.quiet(phrases::REPEATS_MEAN);
+}
+
+/// The machines that made the load.
+fn workers(b: &mut Blocks, run: &RunReport) {
+    let Some(table) = phrases::workers_table(run) else { return };
+    with_titles(b, "Workers", table);
+    b.quiet(phrases::WORKERS_MEAN);
 }
 
 /// The same pages with and without their resources.

@@ -14,6 +14,7 @@ mod site;
 pub(crate) mod sweep;
 mod transport;
 mod tune;
+mod workers;
 
 use crate::human::{UNKNOWN, count, number, percent, plural, rate, share, time, time_s, time_us};
 pub(crate) use ablation::{ABLATION_MEANS, ablation_headline, ablation_table, experiment};
@@ -53,6 +54,7 @@ use webdyno_model::run::{ConnectPeak, Replay, RunReport};
 use webdyno_model::service::SettingValue;
 use webdyno_model::workload::{Arrival, Clock};
 use webdyno_session::view::{SessionEnd, View};
+pub(crate) use workers::{WORKERS_MEAN, workers_line, workers_table};
 
 /// What was sent besides the requests themselves, and the handshakes, a sentence each; none where nothing was.
 pub(crate) fn extra_requests(run: &RunReport) -> Vec<String> {

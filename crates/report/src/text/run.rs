@@ -18,6 +18,7 @@ pub(super) fn write_run(page: &mut TextPage, view: &View, run: &RunReport) {
     rates(page, run);
     objectives(page, run);
     repeats(page, run);
+    workers(page, run);
     ablation::write_ablation(page, run);
     latencies(page, run);
     histograms(page, view);
@@ -91,6 +92,19 @@ fn repeats(page: &mut TextPage, run: &RunReport) {
     page.table(&columns, &table);
     phrases::repeats_invalid(repeats).iter().for_each(|reported| page.paragraph(reported));
     page.paragraph(phrases::REPEATS_MEAN);
+}
+
+/// The machines that made the load.
+fn workers(page: &mut TextPage, run: &RunReport) {
+    let Some(table) = phrases::workers_table(run) else { return };
+    page.heading("Workers");
+    let numbers = table.first().map_or(0, |titles| titles.len().saturating_sub(2));
+    let columns: Vec<ColumnAlign> = std::iter::once(ColumnAlign::Words)
+        .chain(std::iter::repeat_n(ColumnAlign::Number, numbers))
+        .chain([ColumnAlign::Words])
+        .collect();
+    page.table(&columns, &table);
+    page.paragraph(phrases::WORKERS_MEAN);
 }
 
 /// The table of the five times; a heading alone where nothing was measured.

@@ -67,6 +67,7 @@ pub fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRe
         end: Some((end, 1.0)),
         warmup_reason: None,
         measured_to_s: None,
+        workers: vec![],
         tables: None,
         harm_guard_trip: None,
         unwatched: vec![],

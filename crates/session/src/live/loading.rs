@@ -1,7 +1,10 @@
 //! Making a load: the engine on its own thread, its intervals and the server's samples into one log.
 
+use super::generator::{Generator, GeneratorEvent, LoadTask, LocalEngine};
 use super::tables::TableUsage;
 use super::{LiveSession, Servers};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -61,6 +64,8 @@ struct Part {
 struct SecondChecks<'a> {
     tables: &'a mut TableUsage,
     slo_abort: Option<SloAbort>,
+    /// Seconds of the load that are in the log.
+    logged_seconds: Arc<AtomicU64>,
     /// Why the server is not watched any more: the load ends with that.
     lost: &'a mut Option<UserError>,
 }
@@ -74,7 +79,7 @@ fn slo_abort_note(lost: &MissedObjective) -> String {
 }
 
 enum EngineMessage {
-    Interval(Box<Interval>),
+    Event(GeneratorEvent),
     Ended(Result<LoadEnd>),
 }
 
@@ -124,23 +129,27 @@ impl LiveSession {
         let mut lost = None;
         let control = Control::new();
         let (sender, receiver) = mpsc::channel();
+        let generator: Arc<dyn Generator> = self.generator.clone().unwrap_or_else(|| Arc::new(LocalEngine));
+        let logged_seconds = Arc::new(AtomicU64::new(0));
+        let task = LoadTask { load, prepared, workload, logged_seconds: logged_seconds.clone() };
         let end = thread::scope(|scope| {
             let engine_control = control.clone();
             let engine = thread::Builder::new().name("merge".into()).spawn_scoped(scope, move || {
-                let intervals = sender.clone();
-                let mut sink = |interval| drop(intervals.send(EngineMessage::Interval(Box::new(interval))));
-                let ended = webdyno_load::run(prepared, &engine_control, &mut sink);
+                let events = sender.clone();
+                let mut sink = |event| drop(events.send(EngineMessage::Event(event)));
+                let ended = generator.run(task, &engine_control, &mut sink);
                 drop(sender.send(EngineMessage::Ended(ended)));
             });
             engine
                 .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
-            let watches = SecondChecks { tables: &mut tables, slo_abort, lost: &mut lost };
+            let watches = SecondChecks { tables: &mut tables, slo_abort, logged_seconds, lost: &mut lost };
             let followed = self.follow((load, length), &control, &receiver, servers, watches);
             // Whatever went wrong here, the engine must not go on loading the server.
             control.stop(EndReason::Interrupted);
             followed
         });
-        let tables = tables.end();
+        // The tables of this machine say nothing of others that made the load.
+        let tables = if self.generator.is_some() { ClientTables::default() } else { tables.end() };
         // Also after an error: what goes on without a load is not its doing.
         let late = guarded.map_or(Ok(None), |all| all.front().stop_harm_guard());
         let end = end?;
@@ -218,25 +227,14 @@ impl LiveSession {
                 control.stop(EndReason::Interrupted);
             }
             match message {
-                Ok(EngineMessage::Interval(interval)) => {
-                    watches.tables.record_second(&interval);
-                    let lost = watches
-                        .slo_abort
-                        .as_mut()
-                        .map(|slo_abort| slo_abort.add_second(&interval))
-                        .transpose()?;
-                    let is_step_over = self.is_step_over(&interval)?;
-                    self.append(EventBody::Interval { load, interval })?;
-                    if let Some(lost) = lost.flatten().filter(|_| control.stopped().is_none()) {
-                        control.stop(EndReason::ObjectiveLost);
-                        self.append(EventBody::Note { text: slo_abort_note(&lost) })?;
-                    }
-                    if self.is_clearly_worse(load) {
-                        control.stop(EndReason::StopLoss);
-                    }
-                    if is_step_over || self.is_long_enough(load, length) {
-                        control.stop(EndReason::Enough);
-                    }
+                Ok(EngineMessage::Event(GeneratorEvent::Interval(interval))) => {
+                    self.add_second((load, length), control, interval, &mut watches)?;
+                }
+                Ok(EngineMessage::Event(GeneratorEvent::Note(text))) => {
+                    self.append(EventBody::Note { text })?
+                }
+                Ok(EngineMessage::Event(GeneratorEvent::Workers(parts))) => {
+                    self.append(EventBody::Workers { load, parts })?;
                 }
                 Ok(EngineMessage::Ended(ended)) => return ended,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -245,6 +243,36 @@ impl LiveSession {
                 }
             }
         }
+    }
+
+    /// Writes a second of the load, and ends it when it has shown enough.
+    fn add_second(
+        &mut self,
+        (load, length): (u32, LoadLength),
+        control: &Control,
+        interval: Box<Interval>,
+        watches: &mut SecondChecks<'_>,
+    ) -> Result<()> {
+        watches.tables.record_second(&interval);
+        let lost = watches.slo_abort.as_mut().map(|slo_abort| slo_abort.add_second(&interval)).transpose()?;
+        let is_step_over = self.is_step_over(&interval)?;
+        self.append(EventBody::Interval { load, interval })?;
+        if self.generator.is_some() {
+            // Whoever keeps it for us may forget it now.
+            self.log.flush()?;
+            watches.logged_seconds.fetch_add(1, Ordering::Release);
+        }
+        if let Some(lost) = lost.flatten().filter(|_| control.stopped().is_none()) {
+            control.stop(EndReason::ObjectiveLost);
+            self.append(EventBody::Note { text: slo_abort_note(&lost) })?;
+        }
+        if self.is_clearly_worse(load) {
+            control.stop(EndReason::StopLoss);
+        }
+        if is_step_over || self.is_long_enough(load, length) {
+            control.stop(EndReason::Enough);
+        }
+        Ok(())
     }
 
     /// The servers, where they brake a load that does harm.

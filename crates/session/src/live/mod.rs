@@ -2,6 +2,7 @@
 
 mod capacity;
 mod changing;
+mod generator;
 mod killed;
 mod loading;
 mod lower_load;
@@ -14,6 +15,7 @@ mod target;
 
 pub use capacity::LiveCapacity;
 pub use changing::HostAnswer;
+pub use generator::{Generator, GeneratorEvent, LoadTask};
 pub use loading::LoadLength;
 pub use observing::{ObserveUntil, ObservedHosts};
 pub use server::Server;
@@ -74,6 +76,8 @@ pub struct LiveSession {
     /// Whether the memory of the service is what is varied: that it waits for memory ends no load then.
     varies_memory: bool,
     interrupted: Arc<AtomicBool>,
+    /// What makes the loads; `None` for the engine of this machine.
+    generator: Option<Arc<dyn Generator>>,
 }
 
 /// CLOCK_MONOTONIC in microseconds: the one clock of tool, engine and agent on a machine.
@@ -129,6 +133,7 @@ impl LiveSession {
             unbraked: false,
             varies_memory: false,
             interrupted,
+            generator: None,
         };
         session.append(EventBody::SessionStart {
             command: about.command,
@@ -145,6 +150,11 @@ impl LiveSession {
     /// The run directory.
     pub fn directory(&self) -> &Path {
         self.log.directory()
+    }
+
+    /// From now on loads are made by this, not by the engine of this machine.
+    pub fn generate_with(&mut self, generator: Arc<dyn Generator>) {
+        self.generator = Some(generator);
     }
 
     /// From now on a run ends as soon as an objective cannot be met any more.

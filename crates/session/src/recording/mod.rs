@@ -26,6 +26,7 @@ use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::sweep::{SweepPlan, SweepPoint, SweepReport};
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::{Goal, Round, TuneState};
+use webdyno_model::worker::WorkerPart;
 use webdyno_model::workload::Workload;
 
 /// Samples this long before a load are kept with it, so that counters have a reading before the window.
@@ -124,6 +125,8 @@ pub struct LoadRecord {
     pub warmup_reason: Option<String>,
     /// Where its measured part ends, when a ramp-down follows.
     pub measured_to_s: Option<f64>,
+    /// Which machines made which part of it; none when this one made all of it.
+    pub workers: Vec<WorkerPart>,
     /// The tables of the generator's machine.
     pub tables: Option<ClientTables>,
     /// Why it was stopped before it did harm.
@@ -213,6 +216,7 @@ impl LoadRecord {
             end: None,
             warmup_reason: None,
             measured_to_s: None,
+            workers: vec![],
             tables: None,
             harm_guard_trip: None,
             unwatched: vec![],
@@ -263,6 +267,9 @@ impl Recording {
             EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s } => {
                 let end = Some((end, measured_from_s));
                 self.update_load(load, |record| record.ended(end, warmup_why, measured_to_s));
+            }
+            EventBody::Workers { load, parts } => {
+                self.update_load(load, |record| record.workers = parts);
             }
             EventBody::ClientTables { load, tables } => {
                 self.update_load(load, |record| record.tables = Some(tables));
@@ -364,6 +371,7 @@ impl Recording {
             ramp_down_from_s: record.measured_to_s,
             tables: record.tables,
             harm_guard_trip: record.harm_guard_trip.clone(),
+            workers: record.workers.clone(),
             unwatched: record.unwatched.clone(),
             quiet_from_s,
             left_behind_count: self.left_behind_count(record),

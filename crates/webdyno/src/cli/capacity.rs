@@ -4,6 +4,7 @@ use super::OutputArgs;
 use super::load::LoadArgs;
 use super::server::ObservedArgs;
 use super::values::{ParseResult, duration_us};
+use super::workers::OnArgs;
 use clap::Args;
 
 /// `webdyno capacity`.
@@ -11,6 +12,8 @@ use clap::Args;
 pub struct CapacityArgs {
     #[command(flatten)]
     pub load: LoadArgs,
+    #[command(flatten)]
+    pub on: OnArgs,
     #[command(flatten)]
     pub observed: ObservedArgs,
     /// First load, per second or users [default: low]

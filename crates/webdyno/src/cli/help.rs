@@ -33,6 +33,10 @@ const GROUPS: &[(&str, &str)] = &[
     ("Lab", "scenarios rounds keep all attempt write show_truth sees_processes directory place"),
     ("Comparison", "max_regression"),
     ("Logs", "format follow interval show_clients keep_query scan_threads"),
+    (
+        "Workers",
+        "on workers trusted targets max_rate seconds_max worker_name worker_threads nats_creds nats_ca new_key parent",
+    ),
     ("Browser", "listen allow_remote control saved_workloads web"),
     (
         "Output",
@@ -224,6 +228,16 @@ const COMMANDS: &[CommandHelp] = &[
         ],
     },
     CommandHelp {
+        path: "webdyno worker",
+        short: "on trusted targets max_rate nats_creds new_key",
+        refused: "",
+        examples: [
+            "webdyno worker --new-key load.seed",
+            "webdyno worker --on nats://n1 --nats-creds load.seed --trust UABC",
+            "webdyno run --on nats://n1 --nats-creds load.seed -r 5000 http://shop.example/",
+        ],
+    },
+    CommandHelp {
         path: "webdyno rollback",
         short: "servers sudo interrupted",
         refused: "db_option_file",
@@ -252,8 +266,10 @@ const COMMANDS: &[CommandHelp] = &[
 ];
 
 /// Commands that the short help leaves to the long one.
-const RARE: [&str; 11] =
-    ["schema", "export", "history", "compare", "fit", "predict", "logs", "size", "serve", "workload", "lab"];
+const RARE: [&str; 12] = [
+    "schema", "export", "history", "compare", "fit", "predict", "logs", "size", "serve", "workload", "lab",
+    "worker",
+];
 
 /// The whole command line, with the help of each command arranged: in groups for `--help`, without for `-h`.
 pub fn command(is_long: bool) -> Command {

@@ -22,6 +22,7 @@ pub mod tree;
 pub mod usage;
 mod values;
 pub mod visits;
+pub mod workers;
 pub mod workload;
 
 pub mod compare;
@@ -58,6 +59,7 @@ use sweep::SweepArgs;
 use values::{ParseResult, duration_us, loopback_address, port, whole};
 use webdyno_load::workload::file::Draft;
 use webdyno_model::tune::{Goal, GoalRequest};
+use workers::{OnArgs, WorkerArgs};
 use workload::WorkloadArgs;
 
 #[cfg(target_feature = "crt-static")]
@@ -152,6 +154,8 @@ pub enum Command {
     Logs(LogsArgs),
     /// List the sessions below a directory, newest first
     History(HistoryArgs),
+    /// Make parts of loads that others order, over NATS (--on)
+    Worker(WorkerArgs),
     /// Show the sessions below a directory in a browser
     Serve(ServeArgs),
     /// Restore the original configuration
@@ -218,6 +222,7 @@ impl Command {
             | Self::Size(_)
             | Self::Logs(_)
             | Self::History(_)
+            | Self::Worker(_)
             | Self::Serve(_) => None,
         }
     }
@@ -269,6 +274,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub load: LoadArgs,
     #[command(flatten)]
+    pub on: OnArgs,
+    #[command(flatten)]
     pub stages: StageArgs,
     /// Repeat the load N times and report how far the runs differ
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1..=100, "5"))]
@@ -298,15 +305,17 @@ pub struct DiagnoseArgs {
     #[command(flatten)]
     pub load: LoadArgs,
     #[command(flatten)]
+    pub on: OnArgs,
+    #[command(flatten)]
     pub server: ServerArgs,
     /// Diagnose the recording in DIR, without load
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "workload", "watch_for", "prometheus", "otlp"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "workload", "watch_for", "prometheus", "otlp", "on"])]
     pub from: Option<PathBuf>,
     /// Moment in the recording of --from: 03:12, or RFC 3339
     #[arg(long, value_name = "TIME", requires = "from")]
     pub at: Option<String>,
     /// Diagnose existing traffic for this long, without load
-    #[arg(long = "for", id = "watch_for", value_name = "TIME", conflicts_with_all = ["urls", "url_list", "workload"], value_parser = duration_us)]
+    #[arg(long = "for", id = "watch_for", value_name = "TIME", conflicts_with_all = ["urls", "url_list", "workload", "on"], value_parser = duration_us)]
     pub watch_for: Option<u64>,
     /// Port of the listener to diagnose, with --for
     #[arg(long, value_name = "N", requires = "watch_for", value_parser = port)]
@@ -331,6 +340,8 @@ pub struct DiagnoseArgs {
 pub struct TuneArgs {
     #[command(flatten)]
     pub load: LoadArgs,
+    #[command(flatten)]
+    pub on: OnArgs,
     #[command(flatten)]
     pub server: ServerArgs,
     /// Goal: max, '500 req/s', 'p99<200ms'

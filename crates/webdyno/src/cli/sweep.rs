@@ -4,6 +4,7 @@ use super::OutputArgs;
 use super::load::LoadArgs;
 use super::server::ObservedArgs;
 use super::values::{ParseResult, duration_us, whole};
+use super::workers::OnArgs;
 use clap::Args;
 use std::path::PathBuf;
 use webdyno_analysis::sweep::AxisValues;
@@ -18,6 +19,8 @@ const STUDY_BUDGET_US_DEFAULT: u64 = 12 * 3600 * 1_000_000;
 pub struct SweepArgs {
     #[command(flatten)]
     pub load: LoadArgs,
+    #[command(flatten)]
+    pub on: OnArgs,
     #[command(flatten)]
     pub observed: ObservedArgs,
     /// What to vary: NAME=V1,V2,.. or NAME=A..B (twice: a grid)

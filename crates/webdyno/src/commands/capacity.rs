@@ -1,6 +1,7 @@
 //! `webdyno capacity`: the highest load that meets the objectives.
 
 use crate::cli::capacity::CapacityArgs;
+use crate::measuring::workers::Workers;
 use crate::measuring::{self, BEFORE_S, MeasuredLoad, objectives, record_servers};
 use crate::process::interrupt_flag;
 use crate::{finish, live_metrics, progress, run_directory, web};
@@ -24,13 +25,9 @@ const PATIENCE: &str = "each step of a search lasts as long as it takes to be su
 
 /// Finds the capacity. Gives the exit code.
 pub fn capacity(arguments: &CapacityArgs) -> Result<u8> {
-    let mut draft = draft(arguments)?;
+    let draft = draft(arguments)?;
     let unit = unit(arguments, &draft)?;
-    if unit == LoadUnit::RequestsPerSecond && draft.settings.connections.is_none() {
-        let allowed = draft.settings.connections_allowed.unwrap_or(CONNECTIONS_DEFAULT);
-        draft.settings.connections = Some(CONNECTIONS_DEFAULT.min(allowed));
-    }
-    let draft = draft;
+    let draft = with_connections(draft, unit);
     let start = arguments.start.or(draft.settings.users.map(f64::from));
     check_bounds(start, arguments.max)?;
     let workload_of = |offered: f64, duration_us: u64| {
@@ -51,12 +48,14 @@ pub fn capacity(arguments: &CapacityArgs) -> Result<u8> {
     let pace = progress::ProgressPlan { measure_s: budget_s.min(USUAL_S), settles: false, changes: false };
     let directory = run_directory::run_directory(&arguments.output, "capacity");
     let _followed = web::follow(&arguments.output, &directory)?;
+    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
     let mut session = LiveSession::begin(
         &directory,
         measuring::session_info("capacity", None, &held),
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
+    Workers::attach(workers.as_ref(), &mut session);
     let think_us = (unit == LoadUnit::Users).then(|| think_mean_us(&first));
     let options = SearchOptions {
         start: start.unwrap_or_else(|| default_start(alone_us)),
@@ -82,6 +81,15 @@ pub fn capacity(arguments: &CapacityArgs) -> Result<u8> {
     });
     drop(servers);
     finish::finish(session, result, &arguments.output, false)
+}
+
+/// At a rate there are as many connections as are allowed, up to the default of a search.
+fn with_connections(mut draft: Draft, unit: LoadUnit) -> Draft {
+    if unit == LoadUnit::RequestsPerSecond && draft.settings.connections.is_none() {
+        let allowed = draft.settings.connections_allowed.unwrap_or(CONNECTIONS_DEFAULT);
+        draft.settings.connections = Some(CONNECTIONS_DEFAULT.min(allowed));
+    }
+    draft
 }
 
 fn think_mean_us(workload: &Workload) -> f64 {

@@ -1,6 +1,7 @@
 //! `webdyno diagnose`: load and observe a server, watch the traffic that is there, or look at a recording.
 
 use crate::cli::DiagnoseArgs;
+use crate::measuring::workers::Workers;
 use crate::measuring::{self, BEFORE_S, MeasuredLoad, experiments, target};
 use crate::process::interrupt_flag;
 use crate::{exports, finish, live_metrics, progress, run_directory, terminal, time_window, web};
@@ -56,12 +57,14 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };
     let directory = run_directory::run_directory(&arguments.output, "diagnose");
     let _followed = web::follow(&arguments.output, &directory)?;
+    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
     let mut session = LiveSession::begin(
         &directory,
         measuring::session_info("diagnose", None, &draft.objectives),
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
+    Workers::attach(workers.as_ref(), &mut session);
     let result = measuring::record_servers(&mut session, &mut servers, BEFORE_S).and_then(|()| {
         load.record_repeated_answers(&mut session)?;
         let MeasuredLoad { prepared, workload, length, .. } = &load;

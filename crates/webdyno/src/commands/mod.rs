@@ -22,4 +22,5 @@ pub mod serve;
 pub mod size;
 pub mod sweep;
 pub mod tune;
+pub mod worker;
 pub mod workload;

@@ -1,6 +1,7 @@
 //! `webdyno run`: load a server and report what was measured.
 
 use crate::cli::RunArgs;
+use crate::measuring::workers::Workers;
 use crate::measuring::{self, objectives};
 use crate::process::interrupt_flag;
 use crate::{finish, live_metrics, progress, run_directory, web};
@@ -32,12 +33,14 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     let pace = progress::ProgressPlan { measure_s, settles: false, changes: false };
     let directory = run_directory::run_directory(&arguments.output, "run");
     let _followed = web::follow(&arguments.output, &directory)?;
+    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
     let mut session = LiveSession::begin(
         &directory,
         measuring::session_info("run", None, &draft.objectives),
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
+    Workers::attach(workers.as_ref(), &mut session);
     if !arguments.no_early_stop {
         session.enable_slo_abort();
     }
@@ -106,7 +109,7 @@ fn note_the_end(session: &mut LiveSession, load: u32) -> Result<bool> {
     match ended.map(|(end, _)| end.reason) {
         Some(EndReason::Hopeless) => session.append(EventBody::Note { text: GIVEN_UP.into() }).map(|()| true),
         // It was noted when it ended.
-        Some(EndReason::ObjectiveLost) => Ok(true),
+        Some(EndReason::ObjectiveLost | EndReason::WorkerLost) => Ok(true),
         _ => Ok(false),
     }
 }

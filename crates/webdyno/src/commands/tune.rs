@@ -1,6 +1,7 @@
 //! `webdyno tune`: change what limits a server, round by round, until the goal is met; only plans without `--apply`.
 
 use crate::cli::TuneArgs;
+use crate::measuring::workers::Workers;
 use crate::measuring::{self, BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, changes, record_servers};
 use crate::process::interrupt_flag;
 use crate::{finish, live_metrics, progress, run_directory, terminal, web};
@@ -35,7 +36,9 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let about = measuring::session_info("tune", Some(arguments.goal.goal), &draft.objectives);
     let _followed = web::follow(&arguments.output, &directory)?;
     let watcher = live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?;
+    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
     let mut session = LiveSession::begin(&directory, about, interrupted.clone(), watcher)?;
+    Workers::attach(workers.as_ref(), &mut session);
     let options = TuneOptions {
         goal: arguments.goal.goal,
         apply: arguments.apply,

@@ -3,6 +3,7 @@
 
 use crate::cli::lab_run::LabUsersArgs;
 use crate::cli::stages::StageArgs;
+use crate::cli::workers::OnArgs;
 use crate::cli::{OutputArgs, RunArgs};
 use crate::commands::run;
 use std::os::unix::process::CommandExt;
@@ -66,6 +67,7 @@ fn run_arguments(arguments: &LabUsersArgs, out: Option<PathBuf>) -> RunArgs {
     load.objectives.clear();
     RunArgs {
         load,
+        on: OnArgs::default(),
         stages: StageArgs::default(),
         repeat: 1,
         no_early_stop: true,

@@ -6,6 +6,7 @@ pub mod experiments;
 mod load;
 pub mod objectives;
 pub mod target;
+pub mod workers;
 
 pub use load::{MeasuredLoad, load_length};
 

@@ -14,6 +14,7 @@ mod command_line;
 mod comparing;
 mod connecting;
 mod debian;
+mod distributed;
 mod disturbance;
 mod exports;
 mod extent;

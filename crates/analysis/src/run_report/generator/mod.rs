@@ -5,6 +5,7 @@ mod little;
 mod pages;
 mod tables;
 mod users;
+pub mod workers;
 
 use crate::measurement::Measurement;
 use webdyno_model::Result;
@@ -41,13 +42,15 @@ pub fn client(measurement: &Measurement, run: &RunReport) -> Result<ClientReport
     let local_ports = tables::local_ports(measurement, run);
     let kernel_limit_total = tables::kernel_limit_total(measurement);
     // Of a shorter run the start is most.
-    let overload = cpu_overload(cpu_fraction.filter(|_| length_us >= 500_000));
+    let overload = workers::overload(measurement)
+        .or_else(|| cpu_overload(cpu_fraction.filter(|_| length_us >= 500_000)));
     let is_late = delay::fault(measurement, run)?.or_else(|| delay::unread_time_text(run));
     let late = is_late.map(|why| why + delayed_text(cpu_fraction));
     let exhausted = tables::exhausted(run, local_ports);
-    let others = kernel_limit_total
-        .as_ref()
-        .map(table_limit_text)
+    // What these say spoils more than a generator that is late.
+    let first = kernel_limit_total.as_ref().map(table_limit_text).or_else(|| workers::loss(measurement));
+    let is_first = first.is_some();
+    let others = first
         .or_else(|| nothing_measured(run))
         .or_else(|| law.and_then(|law| law.fault()))
         .or_else(|| pages::fault(measurement))
@@ -55,7 +58,7 @@ pub fn client(measurement: &Measurement, run: &RunReport) -> Result<ClientReport
     let is_late_only = late.is_some() && overload.is_none() && exhausted.is_none() && others.is_none();
     let spoils_times_only = is_late_only && costs_nothing(run, cpu_fraction);
     let saturation = overload.or(late.clone().filter(|_| !spoils_times_only)).or(exhausted);
-    let fault = if kernel_limit_total.is_some() { others } else { saturation.clone().or(others) };
+    let fault = if is_first { others } else { saturation.clone().or(others) };
     let valid = fault.is_none();
     let valid_for = ValidFor { rate: valid, latency: valid && late.is_none(), counts: valid };
     let why = fault.or(late);

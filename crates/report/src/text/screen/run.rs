@@ -23,6 +23,9 @@ pub(super) fn write_run(page: &mut TextPage, _: &View, run: &RunReport, room: Ro
     let conditions = run.workload.as_ref().map(phrases::load).unwrap_or_default();
     page.short_item("", &format!("{}; {}", conditions.join("; "), phrases::measured(run)), room.text_lines);
     page.short_item("", &format!("{}.", phrases::generator(run)), room.text_lines);
+    if let Some(made) = phrases::workers_line(run) {
+        page.short_item("", &made, room.text_lines.min(2));
+    }
     use ColumnAlign::{Number, Words};
     page.heading("Throughput");
     page.table(&[Words, Number, Number, Number], &phrases::rates(run));

@@ -5,6 +5,7 @@ mod study;
 
 use crate::cli::load::DURATION_US_DEFAULT;
 use crate::cli::sweep::{KnobArg, SweepArgs};
+use crate::measuring::workers::Workers;
 use crate::measuring::{self, BEFORE_CHANGES_S, MeasuredLoad, changes, load_length, record_servers};
 use crate::process::interrupt_flag;
 use crate::{finish, live_metrics, progress, run_directory, terminal, web};
@@ -97,12 +98,14 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
     let pace =
         progress::ProgressPlan { measure_s, settles: arguments.load.warmup.is_none(), changes: has_setting };
     let _followed = web::follow(&arguments.output, &directory)?;
+    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
     let mut session = LiveSession::begin(
         &directory,
         measuring::session_info("sweep", None, &draft.objectives),
         interrupted,
         live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
     )?;
+    Workers::attach(workers.as_ref(), &mut session);
     let began = waits.map_or(Ok(()), |text| session.append(EventBody::Note { text }));
     let result =
         began.and_then(|()| measure_points(arguments, &mut session, (load, servers), (&loads, base), order));

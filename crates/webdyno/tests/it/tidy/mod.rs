@@ -21,10 +21,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("analysis", &["model"]),
     ("logs", &["model"]),
     ("session", &["model", "load", "host", "analysis"]),
+    ("distributed", &["model", "load", "session"]),
     ("report", &["model", "analysis", "session"]),
     ("lab", &["model", "host", "analysis", "session"]),
     ("evaluation", &["model", "host", "analysis", "session", "report", "lab"]),
-    ("webdyno", &["model", "load", "host", "analysis", "logs", "session", "report", "lab"]),
+    ("webdyno", &["model", "load", "host", "analysis", "logs", "session", "distributed", "report", "lab"]),
 ];
 
 pub fn root() -> PathBuf {
@@ -281,6 +282,7 @@ pub fn helps() -> String {
         "logs",
         "history",
         "serve",
+        "worker",
         "rollback",
         "schema",
         "lab run",

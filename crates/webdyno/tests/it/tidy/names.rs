@@ -5,8 +5,19 @@ use super::{assert_none, flags, helps, relative_path, root, rust_files};
 use syn::visit::Visit;
 
 /// Crates whose names are checked.
-const CRATES: [&str; 10] =
-    ["model", "load", "host", "analysis", "logs", "session", "report", "lab", "evaluation", "webdyno"];
+const CRATES: [&str; 11] = [
+    "model",
+    "load",
+    "host",
+    "analysis",
+    "logs",
+    "session",
+    "distributed",
+    "report",
+    "lab",
+    "evaluation",
+    "webdyno",
+];
 
 /// No name of a module, type, function or flag has one of these words in it: say what is returned, done or measured.
 const WORDS: &str = "ask asked asker asks befall befell brake braking careful complaint complaints dear desk fate

@@ -1,0 +1,106 @@
+//! What many workers cost the coordinator.
+
+use super::{Action, Coordinator, LoadOrder};
+use crate::packed_workload::PackedWorkload;
+use crate::protocol::{Announce, LoadStatus, OrderBody, Phase, Report, ReportBody, S, VERSION};
+use std::time::{Duration, Instant};
+use webdyno_model::histogram::TimeHistogram;
+use webdyno_model::interval::Interval;
+use webdyno_model::workload::{RequestSpec, Workload};
+
+const SECONDS: u64 = 3;
+
+/// A second of a worker: 2,000 requests, five times each.
+fn second(index: u64) -> Interval {
+    let mut times = TimeHistogram::new();
+    (0..2000u64).for_each(|number| times.record(200 + (number * number * 7919) % 40_000));
+    let encoded = times.encode();
+    Interval {
+        t_s: index as f64,
+        length_us: 1_000_000,
+        started: 2000,
+        completed: 2000,
+        response_time: encoded.clone(),
+        service_time: encoded.clone(),
+        first_byte: encoded.clone(),
+        client_delay: encoded.clone(),
+        round_trip: encoded,
+        thread_cpu_us: vec![500_000; 2],
+        ..Interval::default()
+    }
+}
+
+fn announce(number: u32, phase: Option<Phase>) -> Announce {
+    let load = phase.map(|phase| LoadStatus { load: 1, phase, why: None, began_ns: None });
+    let (build, instance) = ("b".into(), format!("w{number:05}"));
+    let name = instance.clone();
+    let session = load.as_ref().map(|_| "s".to_owned());
+    Announce { version: VERSION, build, instance, name, threads: 2, session, load }
+}
+
+/// The coordinator with so many workers under way, and how long it is busy with a second of them all.
+fn busy_per_second(workers: u32) -> Duration {
+    let request = RequestSpec { url: "http://127.0.0.1/".into(), ..RequestSpec::default() };
+    let workload = Workload { requests: vec![request], connections: 1_000_000, ..Workload::default() };
+    let workload = PackedWorkload::pack(&workload).unwrap();
+    let mut coordinator = Coordinator::new("s".into());
+    coordinator
+        .begin(0, LoadOrder { load: 1, workload, threads_max: 1_000_000, workers: Some(workers as usize) });
+    let mut now_ns = 0;
+    let mut phase = None;
+    for _ in 0..200 {
+        now_ns += S / 10;
+        (0..workers).for_each(|number| coordinator.announced(now_ns, announce(number, phase)));
+        for action in coordinator.tick(now_ns) {
+            match action {
+                Action::Ping { worker, nonce } => coordinator.pong(now_ns, &worker, nonce, now_ns),
+                Action::Order(order) => match order.body {
+                    OrderBody::Prepare(_) => phase = Some(Phase::Ready),
+                    OrderBody::Start { .. } => phase = Some(Phase::Started),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+        if phase == Some(Phase::Started) {
+            break;
+        }
+    }
+    assert_eq!(phase, Some(Phase::Started));
+    let reports: Vec<Vec<Report>> = (0..SECONDS)
+        .map(|index| {
+            let body = ReportBody::Interval(Box::new(second(index)));
+            let report = |number| Report {
+                session: "s".into(),
+                load: 1,
+                worker: format!("w{number:05}"),
+                index,
+                body: body.clone(),
+            };
+            (0..workers).map(report).collect()
+        })
+        .collect();
+    let begun = Instant::now();
+    let mut merged = 0;
+    for (index, reports) in reports.into_iter().enumerate() {
+        now_ns += S;
+        (0..workers).for_each(|number| coordinator.announced(now_ns, announce(number, phase)));
+        reports.into_iter().for_each(|report| drop(coordinator.report(report)));
+        for action in coordinator.tick(now_ns).into_iter().chain(coordinator.logged(index as u64)) {
+            if let Action::Interval(interval) = action {
+                merged += 1;
+                assert_eq!(interval.completed, 2000 * u64::from(workers));
+            }
+        }
+    }
+    assert_eq!(merged, SECONDS);
+    begun.elapsed() / SECONDS as u32
+}
+
+#[test]
+fn the_cost_of_workers_is_linear() {
+    let (few, many) = (busy_per_second(100), busy_per_second(400));
+    println!("a second of 100 workers: {few:?}, of 400: {many:?}");
+    // Nothing of it grows with the square of their number; the bound leaves room for a busy machine.
+    assert!(many < few * 10, "{few:?} {many:?}");
+}

@@ -1,0 +1,320 @@
+//! The coordinator's end: a thread with the state machine and the connections, and the generator of loads that a session uses.
+
+use super::connecting::Broker;
+use super::{ANNOUNCE, Pong, STREAM, monotonic_ns, order_subject, ping_subject, random_name};
+use crate::coordinator::{Action, Coordinator, LoadOrder, LoadOutcome};
+use crate::packed_workload::PackedWorkload;
+use crate::protocol::{Report, ReportKey, TICK_NS};
+use crate::signing::Signer;
+use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::stream::{Config, RetentionPolicy};
+use async_nats::{Client, Message, Subscriber, jetstream};
+use futures_util::StreamExt;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use webdyno_load::Control;
+use webdyno_model::interval::{EndReason, Interval, LoadEnd};
+use webdyno_model::workload::{Arrival, Workload};
+use webdyno_model::{Result, UserError};
+use webdyno_session::live::{Generator, GeneratorEvent, LoadTask};
+
+/// How often it is looked whether a load is to be stopped.
+const POLL: Duration = Duration::from_millis(20);
+/// Results of a session that nobody takes up are forgotten after a day.
+const RESULTS_AGE_MAX: Duration = Duration::from_secs(86_400);
+/// A result that was not acknowledged within this time is given again.
+const ACK_WAIT: Duration = Duration::from_secs(10);
+
+/// How many workers make a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerCount {
+    /// Those that are there.
+    Present,
+    /// So many; they are waited for.
+    Exactly(usize),
+}
+
+/// Has the workers at a broker make the loads of a session.
+pub struct DistributedGenerator {
+    requests: UnboundedSender<Request>,
+    workers: WorkerCount,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread is to do.
+enum Request {
+    Begin(Box<LoadOrder>, Arc<AtomicU64>, mpsc::Sender<Event>),
+    Stop(EndReason),
+    /// Acknowledge what is in the log, and end.
+    Close,
+}
+
+enum Event {
+    Interval(Box<Interval>),
+    Note(String),
+    Ended(Box<LoadOutcome>),
+    Failed(UserError),
+}
+
+impl DistributedGenerator {
+    /// Connects. An error when there is no server with JetStream, or it does not let us in.
+    pub fn connect(broker: Broker, signer: Signer, workers: WorkerCount) -> Result<Self> {
+        let (requests, received) = unbounded_channel();
+        let (connected, is_connected) = mpsc::channel();
+        let run = move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    let error = UserError::cannot_run(format!("cannot start a runtime: {error}"));
+                    return drop(connected.send(Err(error)));
+                }
+            };
+            runtime.block_on(async move {
+                match Links::connect(&broker, signer).await {
+                    Ok(links) => {
+                        let _ = connected.send(Ok(()));
+                        links.run(received).await;
+                    }
+                    Err(error) => drop(connected.send(Err(error))),
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("nats".into()).spawn(run);
+        let thread =
+            thread.map_err(|error| UserError::cannot_run(format!("cannot start a thread: {error}")))?;
+        let gone = || UserError::cannot_run("the connection to NATS ended before it was made");
+        is_connected.recv().map_err(|_| gone())??;
+        Ok(Self { requests, workers, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+impl Drop for DistributedGenerator {
+    fn drop(&mut self) {
+        let _ = self.requests.send(Request::Close);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Generator for DistributedGenerator {
+    fn run(
+        &self,
+        task: LoadTask<'_>,
+        control: &Control,
+        sink: &mut dyn FnMut(GeneratorEvent),
+    ) -> Result<LoadEnd> {
+        let order = LoadOrder {
+            load: task.load,
+            workload: PackedWorkload::pack(task.workload)?,
+            threads_max: threads_max(task.workload),
+            workers: match self.workers {
+                WorkerCount::Present => None,
+                WorkerCount::Exactly(workers) => Some(workers),
+            },
+        };
+        let gone = || UserError::cannot_run("the thread that speaks to NATS has ended");
+        let (events, received) = mpsc::channel();
+        let begin = Request::Begin(Box::new(order), task.logged_seconds, events);
+        self.requests.send(begin).map_err(|_| gone())?;
+        let mut stopped = false;
+        loop {
+            if let Some(reason) = control.stopped().filter(|_| !stopped) {
+                stopped = true;
+                self.requests.send(Request::Stop(reason)).map_err(|_| gone())?;
+            }
+            match received.recv_timeout(POLL) {
+                Ok(Event::Interval(interval)) => sink(GeneratorEvent::Interval(interval)),
+                Ok(Event::Note(text)) => sink(GeneratorEvent::Note(text)),
+                Ok(Event::Ended(outcome)) => {
+                    sink(GeneratorEvent::Workers(outcome.parts));
+                    return Ok(outcome.end);
+                }
+                Ok(Event::Failed(error)) => return Err(error),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(gone()),
+            }
+        }
+    }
+}
+
+/// A thread without a connection or a user has nothing to do.
+fn threads_max(workload: &Workload) -> u32 {
+    let users = workload.visits.as_ref().filter(|_| workload.arrival == Arrival::Closed);
+    workload.connections.min(users.map_or(u32::MAX, |visits| visits.users)).max(1)
+}
+
+/// The state machine with its connections.
+struct Links {
+    client: Client,
+    signer: Signer,
+    coordinator: Coordinator,
+    announcements: Subscriber,
+    pongs: Subscriber,
+    inbox: String,
+    results: pull::Stream,
+    stream: jetstream::stream::Stream,
+    /// Results that were not acknowledged yet, as they were delivered last.
+    kept: HashMap<ReportKey, jetstream::Message>,
+    load: Option<(Arc<AtomicU64>, mpsc::Sender<Event>)>,
+}
+
+impl Links {
+    async fn connect(broker: &Broker, signer: Signer) -> Result<Self> {
+        let client = broker.connect("webdyno coordinator").await?;
+        let session = random_name()?;
+        let inbox = client.new_inbox();
+        let announcements =
+            client.subscribe(ANNOUNCE).await.map_err(|error| denied(ANNOUNCE, &error.to_string()))?;
+        let pongs =
+            client.subscribe(inbox.clone()).await.map_err(|error| denied(&inbox, &error.to_string()))?;
+        let stream = stream(&client, broker.replicas()).await?;
+        let config = pull::Config {
+            durable_name: Some(format!("session-{session}")),
+            filter_subject: format!("webdyno.results.{session}.>"),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: ACK_WAIT,
+            max_ack_pending: 100_000,
+            // The consumer of a session that nobody goes on with.
+            inactive_threshold: RESULTS_AGE_MAX,
+            ..pull::Config::default()
+        };
+        let consumer = stream.create_consumer(config).await;
+        let results = match consumer {
+            Ok(consumer) => consumer.messages().await.map_err(|error| denied(STREAM, &error.to_string()))?,
+            Err(error) => return Err(denied(STREAM, &error.to_string())),
+        };
+        let coordinator = Coordinator::new(session);
+        let (kept, load) = (HashMap::new(), None);
+        Ok(Self { client, signer, coordinator, announcements, pongs, inbox, results, stream, kept, load })
+    }
+
+    async fn run(mut self, mut requests: UnboundedReceiver<Request>) {
+        let mut ticks = tokio::time::interval(Duration::from_nanos(TICK_NS));
+        loop {
+            let actions = tokio::select! {
+                // What waits here is taken for the way that a message took.
+                biased;
+                Some(pong) = self.pongs.next() => self.pong(&pong),
+                Some(announcement) = self.announcements.next() => self.announcement(&announcement),
+                request = requests.recv() => match request {
+                    Some(Request::Begin(order, logged, events)) => {
+                        self.load = Some((logged, events));
+                        self.coordinator.begin(monotonic_ns(), *order);
+                        vec![]
+                    }
+                    Some(Request::Stop(reason)) => {
+                        self.coordinator.stop(reason);
+                        vec![]
+                    }
+                    Some(Request::Close) | None => return self.close().await,
+                },
+                Some(Ok(message)) = self.results.next() => self.result(message),
+                _ = ticks.tick() => self.tick(),
+            };
+            for action in actions {
+                self.act(action).await;
+            }
+        }
+    }
+
+    fn pong(&mut self, message: &Message) -> Vec<Action> {
+        let now_ns = monotonic_ns();
+        if let Ok(Pong { instance, nonce, clock_ns }) = serde_json::from_slice(&message.payload) {
+            self.coordinator.pong(now_ns, &instance, nonce, clock_ns);
+        }
+        vec![]
+    }
+
+    fn announcement(&mut self, message: &Message) -> Vec<Action> {
+        if let Ok(announce) = serde_json::from_slice(&message.payload) {
+            self.coordinator.announced(monotonic_ns(), announce);
+        }
+        vec![]
+    }
+
+    fn result(&mut self, message: jetstream::Message) -> Vec<Action> {
+        let report: Report = match serde_json::from_slice(&message.payload) {
+            Ok(report) => report,
+            // It will not be another one the next time, and its worker will be missed.
+            Err(_) => return vec![],
+        };
+        self.kept.insert(report.key(), message);
+        self.coordinator.report(report)
+    }
+
+    fn tick(&mut self) -> Vec<Action> {
+        let logged = self.load.as_ref().map_or(0, |(logged, _)| logged.load(Ordering::Acquire));
+        let mut actions = self.coordinator.logged(logged);
+        actions.extend(self.coordinator.tick(monotonic_ns()));
+        actions
+    }
+
+    async fn act(&mut self, action: Action) {
+        let event = match action {
+            Action::Ping { worker, nonce } => {
+                let (subject, payload) = (ping_subject(&worker), nonce.to_string());
+                let _ = self.client.publish_with_reply(subject, self.inbox.clone(), payload.into()).await;
+                return;
+            }
+            Action::Order(order) => match self.signer.sign(&order) {
+                Ok(bytes) => {
+                    let _ = self.client.publish(order_subject(&order.worker), bytes.into()).await;
+                    return;
+                }
+                Err(error) => Event::Failed(error),
+            },
+            Action::Acknowledge(key) => {
+                if let Some(message) = self.kept.remove(&key) {
+                    let _ = message.ack().await;
+                }
+                return;
+            }
+            Action::Interval(interval) => Event::Interval(interval),
+            Action::Note(text) => Event::Note(text),
+            Action::Ended(outcome) => Event::Ended(outcome),
+            Action::Failed(error) => Event::Failed(error),
+        };
+        if let Some((_, events)) = &self.load {
+            let _ = events.send(event);
+        }
+    }
+
+    /// Everything is in the log by now.
+    async fn close(mut self) {
+        for action in self.tick() {
+            self.act(action).await;
+        }
+        let consumer = format!("session-{}", self.coordinator.session());
+        let _ = self.client.flush().await;
+        let _ = self.stream.delete_consumer(&consumer).await;
+        let _ = self.client.flush().await;
+    }
+}
+
+/// The stream that keeps results; made when it is not there.
+async fn stream(client: &Client, num_replicas: usize) -> Result<jetstream::stream::Stream> {
+    let config = Config {
+        name: STREAM.into(),
+        subjects: vec!["webdyno.results.>".into()],
+        retention: RetentionPolicy::WorkQueue,
+        max_age: RESULTS_AGE_MAX,
+        num_replicas,
+        ..Config::default()
+    };
+    let jetstream = jetstream::new(client.clone());
+    jetstream.get_or_create_stream(config).await.map_err(|error| {
+        UserError::cannot_run(format!("cannot have the stream {STREAM}: {error}"))
+            .hint("JetStream keeps the results of workers: start the server with -js, or jetstream {} in its configuration")
+    })
+}
+
+fn denied(what: &str, why: &str) -> UserError {
+    UserError::cannot_run(format!("cannot use {what} of NATS: {why}"))
+        .hint("its user of NATS needs the permissions that docs/distributed.md lists")
+}

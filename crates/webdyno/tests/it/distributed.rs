@@ -1,0 +1,262 @@
+//! Loads that several workers make: real processes, a real nats-server of the test's own, and who is killed while they load.
+
+use crate::programs::Program;
+use crate::support::{Place, run, shared_turn, signal, turn, wait_until};
+use rustix::process::Signal;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use webdyno_distributed::nats::PrivateServer;
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello";
+
+/// A server that remembers what it was asked for, and when last.
+struct Counting {
+    port: u16,
+    state: Arc<Mutex<Counted>>,
+}
+
+#[derive(Default)]
+struct Counted {
+    by_path: HashMap<String, u64>,
+    last: Option<Instant>,
+}
+
+impl Counting {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(Mutex::new(Counted::default()));
+        let counted = state.clone();
+        // It lives as long as the test program, and nobody connects any more.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let counted = counted.clone();
+                std::thread::spawn(move || answer(stream, &counted));
+            }
+        });
+        Self { port, state }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    fn counts(&self) -> HashMap<String, u64> {
+        self.state.lock().unwrap().by_path.clone()
+    }
+
+    fn silent_for(&self) -> Duration {
+        self.state.lock().unwrap().last.map_or(Duration::ZERO, |last| last.elapsed())
+    }
+}
+
+fn answer(mut stream: TcpStream, counted: &Mutex<Counted>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|count| count > 0) {
+        if let Some(rest) = line.strip_prefix("GET ") {
+            let path = rest.split(' ').next().unwrap().to_owned();
+            let mut counted = counted.lock().unwrap();
+            *counted.by_path.entry(path).or_default() += 1;
+            counted.last = Some(Instant::now());
+        }
+        if line == "\r\n" && stream.write_all(OK.as_bytes()).is_err() {
+            return;
+        }
+        line.clear();
+    }
+}
+
+/// A nats-server of the test's own, with workers.
+struct Workers {
+    programs: Vec<Program>,
+    server: PrivateServer,
+}
+
+impl Workers {
+    fn start(place: &Place, count: usize, flags: &[&str]) -> Self {
+        let server = PrivateServer::start().unwrap();
+        let start = |number: usize| {
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", "exec \"$0\" \"$@\" 2>\"$LOG\""])
+                .arg(assert_cmd::cargo::cargo_bin("webdyno"));
+            command.args(["worker", "--on", server.url(), "--trust", &server.public_key, "--threads", "1"]);
+            command.args(["--name", &format!("w{number}")]).args(flags);
+            command.arg("--nats-creds").arg(server.seed_file());
+            command.env("WEBDYNO_STATE", place.path("state"));
+            Program::start(command.env("LOG", place.path(&format!("w{number}.log"))))
+        };
+        let programs = (1..=count).map(start).collect();
+        Self { programs, server }
+    }
+
+    fn on(&self) -> Vec<String> {
+        let (count, seed) = (self.programs.len().to_string(), self.server.seed_file());
+        let flags = ["--on", self.server.url(), "--workers", &count, "--nats-creds", seed.to_str().unwrap()];
+        flags.map(str::to_owned).to_vec()
+    }
+}
+
+/// The event log of a run directory, line by line.
+fn events(place: &Place, out: &str) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(place.path(out).join("events.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn three_workers_make_the_load_of_one_machine() {
+    let _turn = turn();
+    let (place, server) = (Place::new(), Counting::start());
+    let rows: String = (0..2000).map(|row| format!("{row}\n")).collect();
+    std::fs::write(place.path("rows.csv"), format!("row\n{rows}")).unwrap();
+    let workload = format!(
+        "rate = 300\nduration = \"4s\"\n[[table]]\nfile = \"rows.csv\"\n[[session]]\n[[session.step]]\n\
+         request = {{ name = \"row\", url = \"{}\" }}\n",
+        server.url("/row/${row}")
+    );
+    std::fs::write(place.path("w.toml"), workload).unwrap();
+    let workers = Workers::start(&place, 3, &[]);
+    let load = ["run", "--workload", "w.toml", "--warmup", "0s", "-q", "--json", "-", "--out", "r"];
+    let ended = run(place.webdyno().args(load).args(workers.on()));
+    let json = ended.with_code_in(&[0, 3]).json();
+    // Each arrival of the rate once, each row once, whoever sent it.
+    let counts = server.counts();
+    let sent: Vec<u64> =
+        (0..1200).map(|row| counts.get(&format!("/row/{row}")).copied().unwrap_or(0)).collect();
+    // The first request of each worker's look before the load asks for a row, too.
+    assert!(sent.iter().skip(3).all(|count| *count == 1), "{sent:?}");
+    assert_eq!(json["requests"]["started"], 1200);
+    assert_eq!(json["requests"]["completed"], 1200);
+    // Merged is the sum of the workers' own, to the last sample.
+    let of_workers = json["workers"].as_array().unwrap();
+    let names: Vec<&str> = of_workers.iter().map(|worker| worker["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["w1", "w2", "w3"]);
+    let sum = |key: &str| of_workers.iter().map(|worker| worker[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((sum("completed"), sum("failed")), (1200, 0));
+    let samples: u64 =
+        of_workers.iter().map(|worker| worker["response_time_us"]["count"].as_u64().unwrap()).sum();
+    assert_eq!(json["response_time_us"]["count"], samples);
+    for extreme in [("min", true), ("max", false)] {
+        let all = of_workers.iter().map(|worker| worker["response_time_us"][extreme.0].as_u64().unwrap());
+        let expected = if extreme.1 { all.min() } else { all.max() };
+        assert_eq!(json["response_time_us"][extreme.0].as_u64(), expected);
+    }
+    let starts: Vec<i64> =
+        of_workers.iter().map(|worker| worker["start_late_us"].as_i64().unwrap()).collect();
+    let spread_us = starts.iter().max().unwrap() - starts.iter().min().unwrap();
+    assert!(spread_us < 20_000, "{starts:?}");
+    // One machine writes the same log: a second each, in order.
+    let seconds = events(&place, "r").into_iter().filter(|event| event["kind"] == "interval");
+    let times: Vec<f64> = seconds.map(|event| event["interval"]["t_s"].as_f64().unwrap()).collect();
+    assert_eq!(times, [0.0, 1.0, 2.0, 3.0]);
+}
+
+#[test]
+fn local_workers_need_no_setup_and_a_number_of_requests_is_exact() {
+    let _turn = shared_turn();
+    let (place, server) = (Place::new(), Counting::start());
+    let load = ["run", "--on", "local:2", "-n", "301", "-c", "5", "-q", "--json", "-"];
+    let json = run(place.webdyno().args(load).arg(server.url("/"))).with_code_in(&[0, 3]).json();
+    assert_eq!(json["requests"]["completed"], 301);
+    assert_eq!(json["connections"]["opened"], 5);
+    assert_eq!(json["workers"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_killed_worker_ends_the_load_and_is_named() {
+    let _turn = shared_turn();
+    let (place, server) = (Place::new(), Counting::start());
+    let workers = Workers::start(&place, 2, &[]);
+    let victim = workers.programs[0].pid();
+    let state = server.state.clone();
+    let killer = std::thread::spawn(move || {
+        // Well within the load.
+        assert!(
+            wait_until(Duration::from_secs(60), || state.lock().unwrap().by_path.values().sum::<u64>() > 250)
+        );
+        signal(victim, Signal::KILL);
+    });
+    let begun = Instant::now();
+    let load = ["run", "-r", "100", "-d", "60s", "-c", "4", "-q", "--json", "-", "--out", "r"];
+    let ended = run(place.webdyno().args(load).args(workers.on()).arg(server.url("/")));
+    killer.join().unwrap();
+    let json = ended.with_code(3).json();
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    assert_eq!(json["client"]["valid"], false);
+    assert!(
+        json["client"]["why"].as_str().unwrap().contains("worker w1 was lost"),
+        "{}",
+        json["client"]["why"]
+    );
+    assert!(json["workers"][0]["lost_at_s"].as_u64().is_some_and(|at_s| at_s >= 1), "{}", json["workers"]);
+    assert_eq!(json["workers"][1]["lost_at_s"], serde_json::Value::Null);
+    let noted = events(&place, "r").into_iter().filter(|event| event["kind"] == "note");
+    let noted: Vec<String> = noted.map(|event| event["text"].as_str().unwrap().to_owned()).collect();
+    assert!(noted.iter().any(|text| text.contains("worker w1") && text.contains("50%")), "{noted:?}");
+}
+
+#[test]
+fn workers_stop_when_their_coordinator_is_killed_and_take_orders_again() {
+    let _turn = shared_turn();
+    let (place, server) = (Place::new(), Counting::start());
+    let workers = Workers::start(&place, 2, &[]);
+    let url = server.url("/");
+    let on = workers.on();
+    let load = ["run", "-r", "100", "-d", "120s", "-c", "4", "-q", "--out", "r", &url];
+    let arguments: Vec<&str> = load.into_iter().chain(on.iter().map(String::as_str)).collect();
+    let mut coordinator = place.child(&arguments);
+    let requests = || server.counts().values().sum::<u64>();
+    assert!(wait_until(Duration::from_secs(60), || requests() > 200), "the load does not begin");
+    coordinator.kill().unwrap();
+    coordinator.wait().unwrap();
+    let killed = Instant::now();
+    // Not at once: what would stop them then is not that nobody is there.
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(server.silent_for() < Duration::from_secs(1), "they stopped too early to prove anything");
+    assert!(wait_until(Duration::from_secs(12), || server.silent_for() > Duration::from_millis(500)));
+    let orphaned = killed.elapsed() - server.silent_for();
+    assert!(orphaned < Duration::from_secs(10), "the load went on for {orphaned:?}");
+    // They are there for the next one.
+    let again = ["run", "-n", "20", "-c", "2", "-q", "--json", "-", "--out", "again", &url];
+    let json = run(place.webdyno().args(again).args(&on)).with_code_in(&[0, 3]).json();
+    assert_eq!(json["requests"]["completed"], 20);
+}
+
+#[test]
+fn what_a_worker_may_not_do_and_what_is_missing_is_an_error_with_a_hint() {
+    let _turn = shared_turn();
+    let (place, server) = (Place::new(), Counting::start());
+    let workers = Workers::start(&place, 1, &["--allow-target", "shop.example"]);
+    let load = |arguments: &[&str]| run(place.webdyno().args(["run", "-d", "1s", "-q"]).args(arguments));
+    let url = server.url("/");
+    let on = workers.on();
+    let on: Vec<&str> = on.iter().map(String::as_str).chain([url.as_str()]).collect();
+    load(&on).with_code(1).assert_error("is not a target that this worker may load", "--allow-target");
+    let log = std::fs::read_to_string(place.path("w1.log")).unwrap();
+    assert!(log.contains("refused: a plan:") && log.contains("shop.example"), "{log}");
+    assert_eq!(server.counts().values().sum::<u64>(), 1, "the coordinator's own look alone");
+    // A key that the worker does not know.
+    let key = place.path("other.seed");
+    let printed = run(place.webdyno().args(["worker", "--new-key"]).arg(&key)).with_code(0).stdout;
+    assert!(printed.starts_with('U'), "{printed}");
+    run(place.webdyno().args(["worker", "--new-key"]).arg(&key)).with_code(1).assert_error("other.seed", "");
+    let other = ["--on", workers.server.url(), "--nats-creds", key.to_str().unwrap(), &url];
+    load(&other).with_code(1).assert_error("cannot connect", "--nats-creds");
+    for (arguments, message, hint) in [
+        (&["--on", "nats://h", &url][..], "signed", "--new-key"),
+        (&["--on", "http://h", &url], "does not name servers of NATS", "nats://"),
+        (&["--on", "local:x", &url], "local:N takes", "local:2"),
+        (&["--on", "local:2", "--workers", "2", &url], "itself", "local:N"),
+        (&["--nats-creds", "x", &url], "--on", "nats://HOST"),
+    ] {
+        load(arguments).with_code(2).assert_error(message, hint);
+    }
+    // Only so many seconds.
+    let listed = ["--on", "nats://127.0.0.1:1", "--nats-creds", key.to_str().unwrap(), &url];
+    load(&listed).with_code(1).assert_error("cannot connect to nats://127.0.0.1:1", "nats-server -js");
+}
