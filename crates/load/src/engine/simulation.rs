@@ -449,7 +449,7 @@ pub(super) fn simulate_threads(workload: &Workload, sims: Vec<Sim<'_>>) -> Outco
     let labels = prepared.plan.labels();
     let mut intervals = vec![];
     for (thread, sim) in (0..threads).zip(sims) {
-        let share = ThreadShare { thread, threads, budget: budget.clone() };
+        let share = ThreadShare { thread, threads, unit: prepared.plan.share_unit(), budget: budget.clone() };
         let exchange = |full: Box<Report>| {
             merger.add(thread as usize, full);
             let mut spare = None;

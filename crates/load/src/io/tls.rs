@@ -24,8 +24,12 @@ const SESSIONS_MAX: usize = 256;
 /// webpki's error for a server certificate that is a CA certificate.
 const OF_AN_AUTHORITY: &str = "CaUsedAsEndEntity";
 
-/// What connections are made with. Each engine thread makes its own of it by [`for_thread`].
-pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
+/// The protocols of ALPN: RFC 7301; RFC 9113, section 3.2.
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP2: &[u8] = b"h2";
+
+/// What connections are made with that speak this protocol. Each engine thread makes its own of it by [`for_thread`].
+pub(crate) fn config(options: &TlsOptions, protocol: &[u8]) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -49,7 +53,7 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
                 .hint("give the certificate with --cert"));
         }
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     if options.no_resumption {
         config.resumption = Resumption::disabled();
     }
@@ -285,7 +289,7 @@ fn explain_alert(alert: AlertDescription) -> &'static str {
         AlertDescription::UnrecognisedName => {
             "it has no site of that name; load it by one that it has (--connect-to leads that name anywhere)"
         }
-        AlertDescription::NoApplicationProtocol => "it speaks no HTTP/1.1, and nothing else is spoken here",
+        AlertDescription::NoApplicationProtocol => "it speaks another HTTP than was offered: give --http2, or leave it out",
         AlertDescription::HandshakeFailure => {
             "it may want to know who calls (--cert FILE and --key FILE), or speak none of the ciphers offered; its error \
              log says more"

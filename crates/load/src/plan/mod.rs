@@ -19,6 +19,7 @@ pub(crate) use dynamic::Dynamic;
 use crate::http::content_check::ResponseChecks;
 use crate::io::descriptors;
 use crate::io::descriptors::DescriptorNeed;
+use crate::io::http2::Http2Limits;
 use crate::io::origin::{Endpoint, Origin, Origins, TcpEndpoint, authority, position};
 use crate::io::{ports, tls};
 use crate::plan::thread_share::ThreadShare;
@@ -140,13 +141,13 @@ impl Prepared {
     pub fn lower_to(&mut self, workload: &Workload) {
         let plan = &mut self.plan;
         plan.arrival = workload.arrival;
-        plan.stages.clone_from(&workload.stages);
+        plan.stages = stages_of(workload);
         plan.rate_profile = rate_profile_of(workload);
         if let (Some(script), Some(visits)) = (&mut plan.script, &workload.visits) {
             script.users = visits.users.clamp(1, script.users);
         }
-        plan.connections = workload.connections.clamp(1, plan.connections);
-        plan.threads = plan.threads.min(plan.connections);
+        plan.connections = lanes(workload.connections, plan.lanes_per_connection).clamp(1, plan.connections);
+        plan.threads = plan.threads.min(workload.connections.max(1));
         plan.parked_max = plan.parked_max.min(plan.connections);
     }
 
@@ -209,7 +210,11 @@ pub(crate) struct Plan {
     pub(crate) rate_profile: Option<Arc<RateProfile>>,
     pub(crate) duration_ns: Option<u64>,
     pub(crate) requests: Option<u64>,
+    /// Requests that can be in flight: the connections, over HTTP/2 with their streams. The engine sees a connection in
+    /// each, and so does what follows here.
     pub(crate) connections: u32,
+    /// How many of them share a connection.
+    pub(crate) lanes_per_connection: u32,
     pub(crate) threads: u32,
     pub(crate) timeout_ns: u64,
     pub(crate) keepalive: bool,
@@ -261,7 +266,7 @@ impl Plan {
     /// Gets what one more server needs: TLS if it is the first that speaks it, and open files.
     fn prepare_new_origin(&mut self) -> Result<()> {
         if self.tls.is_none() && self.origins.iter().any(|origin| origin.server_name.is_some()) {
-            self.tls = Some(tls::config(&self.transport.tls)?);
+            self.tls = Some(tls::config(&self.transport.tls, protocol(&self.transport))?);
         }
         self.reserve_descriptors()
     }
@@ -272,15 +277,42 @@ impl Plan {
         if let Some(each) = self.script.as_ref().and_then(|script| script.connections_per_server) {
             self.connections = self.connections.max(each.saturating_mul(self.origins.len() as u32));
         }
-        let surely = u64::from(self.connections_required()).min(self.requests.unwrap_or(u64::MAX));
+        let surely = u64::from(self.on_the_wire(self.connections_required()));
+        let surely = surely.min(self.requests.unwrap_or(u64::MAX));
         let resolves = self.transport.resolve_each;
         let need = DescriptorNeed { connections: surely, threads: u64::from(self.threads), resolves };
         let fitting = descriptors::raise_limit(need)?;
-        self.open_files_left = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
+        let fitting = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
+        self.open_files_left = lanes(fitting, self.lanes_per_connection);
         let spare = self.open_files_left.saturating_sub(self.connections_max());
         let parked_max = if self.script.is_some() { VISITORS_PARKED_MAX } else { u32::MAX };
+        // A server of HTTP/2 does not close when a response has ended.
+        let parked_max = if self.transport.http2_streams.is_some() { 0 } else { parked_max };
         self.parked_max = self.connections.min(spare).min(parked_max);
         Ok(())
+    }
+
+    /// Connections that carry so many requests.
+    fn on_the_wire(&self, lanes: u32) -> u32 {
+        lanes.div_ceil(self.lanes_per_connection)
+    }
+
+    /// What a thread gets whole when requests are shared out: those of one connection; visitors are shared out one by
+    /// one.
+    pub(crate) fn share_unit(&self) -> u32 {
+        if self.script.is_some() { 1 } else { self.lanes_per_connection }
+    }
+
+    /// How the requests of a thread share connections; `None` for HTTP/1.1, where they do not.
+    pub(crate) fn http2_limits(&self, share: &ThreadShare) -> Option<Http2Limits> {
+        self.transport.http2_streams?;
+        Some(match &self.script {
+            Some(_) => Http2Limits { connections_max: 1, streams_max: u32::MAX },
+            None => Http2Limits {
+                connections_max: self.on_the_wire(share.part(self.connections)).max(1),
+                streams_max: self.lanes_per_connection,
+            },
+        })
     }
 
     /// Connections that the load cannot do without: what visitors have more of are kept while they think, or shared.
@@ -319,8 +351,8 @@ impl Plan {
                     "visitors would have up to {} connections at once, and open files or half of the local ports (more \
                      are searched for slowly) allow {}: beyond them idle ones are closed, and requests wait. To allow more \
                      raise the limit (ulimit -n), or give further addresses of this machine (--source-ip)",
-                    self.connections,
-                    self.connections_max()
+                    self.on_the_wire(self.connections),
+                    self.on_the_wire(self.connections_max())
                 )
             });
         }
@@ -331,17 +363,18 @@ impl Plan {
             return Some(format!(
                 "{servers} servers are loaded: up to {} connections would be kept, and open files allow {}. Beyond them a \
                  connection is closed for each that is opened; to keep them all raise the limit (ulimit -n)",
-                self.connections_wanted(),
-                self.connections_max()
+                self.on_the_wire(self.connections_wanted()),
+                self.on_the_wire(self.connections_max())
             ));
         }
         let rate_is_set = matches!(self.arrival, Arrival::Open { .. });
         let worthwhile_min = (servers as u32).saturating_mul(self.threads);
-        (rate_is_set && self.connections < worthwhile_min.saturating_mul(2)).then(|| {
+        let connections = self.on_the_wire(self.connections);
+        (rate_is_set && connections < worthwhile_min.saturating_mul(2)).then(|| {
             format!(
                 "-c {} is the most connections to all {servers} servers together, on {} engine threads: where no kept one \
                  leads to a request's server, one to another server is closed and a new one opened. Allow more with -c",
-                self.connections, self.threads
+                connections, self.threads
             )
         })
     }
@@ -429,6 +462,7 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     if names.len() <= 1 {
         names.clear();
     }
+    let lanes_per_connection = lanes_per_connection(workload, script.as_ref());
     let mut plan = Plan {
         templates,
         choice,
@@ -437,11 +471,15 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         transport: workload.transport.clone(),
         names,
         arrival: workload.arrival,
-        stages: workload.stages.clone(),
+        stages: stages_of(workload),
         rate_profile: rate_profile_of(workload),
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
-        connections: workload.connections,
+        connections: match &script {
+            Some(script) => script.lanes(workload),
+            None => lanes(workload.connections, lanes_per_connection),
+        },
+        lanes_per_connection,
         threads: thread_count(workload, script.as_ref()),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
@@ -458,6 +496,34 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     plan.reserve_descriptors()?;
     let warnings = check_ports(&mut plan, workload)?.into_iter().collect();
     Ok(Prepared { plan, warnings, alone_us: None })
+}
+
+/// The requests that so many connections carry.
+fn lanes(connections: u32, lanes_per_connection: u32) -> u32 {
+    connections.saturating_mul(lanes_per_connection)
+}
+
+/// How many requests share a connection: those of a visitor to a server, or as many as are asked for.
+fn lanes_per_connection(workload: &Workload, script: Option<&Script>) -> u32 {
+    match (workload.transport.http2_streams, script) {
+        (None, _) => 1,
+        (Some(_), Some(script)) => script.connections_per_host.max(1),
+        (Some(streams), None) => streams.max(1),
+    }
+}
+
+/// How the level changes; in closed arrival it is in connections, and here in requests.
+fn stages_of(workload: &Workload) -> Vec<Stage> {
+    let by = match (workload.arrival, &workload.visits) {
+        (Arrival::Closed, None) => f64::from(workload.transport.streams()),
+        _ => 1.0,
+    };
+    workload.stages.iter().map(|stage| Stage { shape: stage.shape.scaled(by), ..stage.clone() }).collect()
+}
+
+/// What ALPN offers.
+fn protocol(transport: &Transport) -> &'static [u8] {
+    if transport.http2_streams.is_some() { tls::HTTP2 } else { tls::HTTP1 }
 }
 
 /// How many engine threads the load has.
@@ -479,9 +545,11 @@ fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
         // is done. Towards each server there are as many.
         let servers = destinations.iter().collect::<BTreeSet<_>>().len() as u64;
         let half = ports.map(|ports| (ports / 2).saturating_mul(servers));
-        plan.ports_left = half.map_or(u32::MAX, |half| u32::try_from(half).unwrap_or(u32::MAX));
+        let half = half.map_or(u32::MAX, |half| u32::try_from(half).unwrap_or(u32::MAX));
+        plan.ports_left = lanes(half, plan.lanes_per_connection);
     }
-    let surely = Workload { connections: plan.connections_required(), ..workload.clone() };
+    let connections = plan.on_the_wire(plan.connections_required());
+    let surely = Workload { connections, ..workload.clone() };
     ports::check(&surely, &destinations)
 }
 
@@ -494,7 +562,10 @@ fn rate_profile_of(workload: &Workload) -> Option<Arc<RateProfile>> {
 /// How TLS is spoken, if a server speaks it. Files that cannot be used are reported also when nothing needs them yet.
 fn tls_config(workload: &Workload, secure: bool) -> Result<Option<Arc<ClientConfig>>> {
     match secure || workload.transport.tls != TlsOptions::default() {
-        true => tls::config(&workload.transport.tls).map(Some).map_err(with_path_hint),
+        true => {
+            let config = tls::config(&workload.transport.tls, protocol(&workload.transport));
+            config.map(Some).map_err(with_path_hint)
+        }
         false => Ok(None),
     }
 }
@@ -535,6 +606,15 @@ fn check(workload: &Workload) -> Result<()> {
     if workload.redirects_max > REDIRECTS_MAX {
         let message = format!("{} redirects in a row are not followed", workload.redirects_max);
         return refuse(&message, "give at most 50 with --redirects");
+    }
+    if workload.transport.http2_streams == Some(0) {
+        return refuse("0 streams carry no request", "give at least one with --streams");
+    }
+    if workload.transport.streams() > 1 && !workload.keepalive {
+        return refuse(
+            "a new connection for each request (--no-keepalive) carries one request, and --streams asks for more",
+            "leave one of them out",
+        );
     }
     crate::plan::session_templates::check(workload)?;
     check_expectations(workload)?;

@@ -76,6 +76,8 @@ pub(crate) struct Connection {
     /// No further stream is begun.
     draining: bool,
     fault: Option<ErrorCode>,
+    /// What came first was no frame, but HTTP/1.
+    answered_http1: bool,
 }
 
 impl Connection {
@@ -118,6 +120,7 @@ impl Connection {
             quiet_frames: 0,
             draining: false,
             fault: None,
+            answered_http1: false,
         }
     }
 
@@ -155,6 +158,11 @@ impl Connection {
     /// The rule that the peer broke; the connection is over then.
     pub(crate) fn fault(&self) -> Option<ErrorCode> {
         self.fault
+    }
+
+    /// Whether the peer speaks HTTP/1 instead.
+    pub(crate) fn answered_http1(&self) -> bool {
+        self.answered_http1
     }
 
     /// Most streams at once that the peer allows; `None` before it has said so.
@@ -316,6 +324,7 @@ impl Connection {
         if self.fault.is_some() {
             return;
         }
+        self.answered_http1 |= !self.peer.received && self.input.is_empty() && bytes.starts_with(b"HTTP/1");
         if let Err(code) = self.receive_frames(bytes) {
             self.fault = Some(code);
             self.input = vec![];

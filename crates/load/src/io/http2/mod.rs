@@ -9,6 +9,7 @@
 //! response leads to is written before the next connection is read: the wait is at most one pass over the streams of one
 //! connection, or one batch of starts. The engine counts it as its own delay ([`NetworkIo::GATHERS`]).
 
+pub(crate) mod blocking;
 pub(crate) mod connection;
 mod frames;
 mod hpack;

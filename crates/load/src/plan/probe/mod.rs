@@ -13,7 +13,9 @@ use crate::http::content_check::{BodyCheck, BodyHandling, BufferPool, ResponseCh
 use crate::http::response::{CloseOutcome, FeedResult, HEAD_BYTES_MAX, Response, ResponseObserver};
 use crate::http::response_head::{ResponseHead, ResponseHeadCache, header_text, header_value};
 use crate::io::blocking_connection::{BlockingConnection, connect as dial};
+use crate::io::http2::blocking::{Http2Error, Http2Stream};
 use crate::io::origin::{Endpoint, Origin};
+use crate::io::tls::HTTP2;
 use crate::plan::{Plan, Prepared, Redirect, Template, is_redirect};
 use crate::results::failure::Failure;
 use rustix::io::Errno;
@@ -327,6 +329,10 @@ impl Exchange {
                 let hint = format!("see what it answers: curl -v {}/", origin.url());
                 Err(UserError::cannot_run(message).hint(hint))
             }
+            Err(ExchangeError::NotHttp2(cause)) => {
+                let message = format!("{} {cause}", origin.display_name());
+                Err(UserError::cannot_run(message).hint("leave --http2 out to load it over HTTP/1.1"))
+            }
             Err(ExchangeError::Tls(error)) => {
                 let (cause, hint) = crate::io::tls::explain(&error);
                 let message = format!("{} {cause}", origin.display_name());
@@ -343,15 +349,32 @@ impl Exchange {
         plan: &Plan,
     ) -> std::result::Result<(), ExchangeError> {
         connection.set_timeouts(self.time_left()?).map_err(exchange_error)?;
-        let mut stream =
+        let secure = origin.server_name.is_some();
+        let stream =
             connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(exchange_error)?;
+        if plan.transport.http2_streams.is_none() {
+            return self.converse(stream, |stream| stream, template);
+        }
+        if secure && stream.chosen_protocol() != Some(HTTP2) {
+            return Err(ExchangeError::NotHttp2("does not choose HTTP/2 in the TLS handshake (ALPN)"));
+        }
+        self.converse(Http2Stream::new(stream, secure), Http2Stream::stream, template)
+    }
+
+    /// Sends and receives on a connection that is established; `socket` is what can be given a timeout.
+    fn converse<S: Read + Write>(
+        &mut self,
+        mut stream: S,
+        socket: impl Fn(&S) -> &BlockingConnection,
+        template: &Template,
+    ) -> std::result::Result<(), ExchangeError> {
         let mut memory = ResponseHeadCache::default();
         let mut buffer = vec![0; HEAD_BYTES_MAX];
         for part in template.parts() {
             stream.write_all(part).map_err(exchange_error)?;
         }
         loop {
-            stream.set_timeouts(self.time_left()?).map_err(exchange_error)?;
+            socket(&stream).set_timeouts(self.time_left()?).map_err(exchange_error)?;
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 got => got.map_err(exchange_error)?,
@@ -408,6 +431,8 @@ enum ExchangeError {
     TimedOut,
     /// What the server did, worded to follow its name.
     Protocol(&'static str),
+    /// It was to speak HTTP/2: what it did instead, worded to follow its name.
+    NotHttp2(&'static str),
     /// TLS failed.
     Tls(Box<rustls::Error>),
 }
@@ -417,6 +442,11 @@ fn exchange_error(error: std::io::Error) -> ExchangeError {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => return ExchangeError::TimedOut,
         ErrorKind::UnexpectedEof => return ExchangeError::Protocol("closed the connection within TLS"),
         _ => {}
+    }
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Http2Error>()) {
+        Some(Http2Error::Http1) => return ExchangeError::NotHttp2("answers HTTP/2 in HTTP/1"),
+        Some(Http2Error::Rules) => return ExchangeError::Protocol("breaks the rules of HTTP/2"),
+        None => {}
     }
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => ExchangeError::Tls(Box::new(error.clone())),
