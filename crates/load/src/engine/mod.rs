@@ -23,6 +23,8 @@ pub(crate) mod control;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod http2_tests;
+#[cfg(test)]
 mod list_tests;
 #[cfg(test)]
 mod memory_tests;

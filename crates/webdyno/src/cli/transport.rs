@@ -34,7 +34,7 @@ pub struct TransportArgs {
     ///
     /// -c stays the number of connections: connections x streams requests are in flight. A visitor has one connection to
     /// each host, and this is the maximum of its concurrent requests there
-    #[arg(long, value_name = "N", requires = "http2", value_parser = super::whole::<u32>(1..=STREAMS_MAX, "10"), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = super::whole::<u32>(1..=STREAMS_MAX, "10"), allow_negative_numbers = true)]
     pub streams: Option<u32>,
     /// Connect to the unix socket PATH instead of the host of the URL
     #[arg(long, value_name = "PATH", conflicts_with_all = ["source_ip", "connect_to", "resolve", "ipv4", "ipv6"])]
@@ -88,7 +88,8 @@ impl TransportArgs {
                 (_, true) => AddressFamily::Ipv6,
                 _ => AddressFamily::Any,
             },
-            http2_streams: self.http2.then(|| self.streams.unwrap_or(1)),
+            // What flags and file say together.
+            http2_streams: None,
         }
     }
 }

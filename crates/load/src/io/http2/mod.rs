@@ -18,7 +18,7 @@ mod link;
 mod request;
 mod response;
 #[cfg(test)]
-mod scripted;
+pub(crate) mod scripted;
 #[cfg(test)]
 mod tests;
 

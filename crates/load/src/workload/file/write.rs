@@ -124,6 +124,10 @@ fn settings(workload: &Workload) -> String {
     if !workload.keepalive {
         line(&mut text, "keepalive", "false");
     }
+    if let Some(streams) = workload.transport.http2_streams {
+        line(&mut text, "http2", "true");
+        line(&mut text, "streams", &streams.to_string());
+    }
     if workload.seed != usual.seed {
         line(&mut text, "seed", &workload.seed.to_string());
     }
