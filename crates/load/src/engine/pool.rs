@@ -178,8 +178,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// The server closed a kept connection between requests: normal.
     pub(super) fn close_idle_by_peer(&mut self, slot: u32) {
-        self.recorder.report.connections.quiet_closes += 1;
+        self.count_quiet_close(slot);
         self.close(slot);
+    }
+
+    /// Counts a close between requests, once for all slots that share the connection.
+    pub(super) fn count_quiet_close(&mut self, slot: u32) {
+        let ends = self.io.ends_connection(slot, true);
+        self.recorder.report.connections.quiet_closes += u64::from(ends);
     }
 
     /// In closed arrival each user keeps a connection to each server at most: those of users who left are closed.

@@ -197,7 +197,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// Sends the request of a slot again, on a fresh connection: the server had closed the one so far.
     pub(super) fn resend(&mut self, slot: u32) {
-        self.recorder.report.connections.quiet_closes += 1;
+        self.count_quiet_close(slot);
         self.send_again(slot);
     }
 

@@ -128,6 +128,7 @@ fn follow_chain(
                 None => error,
             })
         })?;
+        let few_streams = exchange.few_streams_warning(origin, plan.lanes_per_connection);
         let followed = match hops < plan.redirects_max && !exchange.timed_out {
             true => exchange.redirected(template),
             false => None,
@@ -136,6 +137,11 @@ fn follow_chain(
             url: template.url().clone(),
             body: exchange.capture.content.take().and_then(BodyCheck::kept),
         };
+        if let Some(text) = few_streams {
+            prepared.warn(text);
+        }
+        let plan = &prepared.plan;
+        let template = next.as_ref().unwrap_or_else(|| &plan.templates[number]);
         let Some(redirect) = followed else {
             let document = document(&mut exchange, template);
             return Ok((exchange.result(), document));
@@ -247,6 +253,8 @@ struct Exchange {
     first: Vec<u8>,
     timed_out: bool,
     time: Option<Duration>,
+    /// Most streams at once that a server of HTTP/2 allows on a connection.
+    streams_max: Option<u32>,
     capture: ProbeCapture,
 }
 
@@ -291,6 +299,7 @@ impl Exchange {
             first: vec![],
             timed_out: false,
             time: None,
+            streams_max: None,
             capture: ProbeCapture { keeps, ..ProbeCapture::default() },
         }
     }
@@ -353,18 +362,21 @@ impl Exchange {
         let stream =
             connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(exchange_error)?;
         if plan.transport.http2_streams.is_none() {
-            return self.converse(stream, |stream| stream, template);
+            return self.converse(&mut { stream }, |stream| stream, template);
         }
         if secure && stream.chosen_protocol() != Some(HTTP2) {
             return Err(ExchangeError::NotHttp2("does not choose HTTP/2 in the TLS handshake (ALPN)"));
         }
-        self.converse(Http2Stream::new(stream, secure), Http2Stream::stream, template)
+        let mut stream = Http2Stream::new(stream, secure);
+        let done = self.converse(&mut stream, Http2Stream::stream, template);
+        self.streams_max = stream.streams_max();
+        done
     }
 
     /// Sends and receives on a connection that is established; `socket` is what can be given a timeout.
     fn converse<S: Read + Write>(
         &mut self,
-        mut stream: S,
+        stream: &mut S,
         socket: impl Fn(&S) -> &BlockingConnection,
         template: &Template,
     ) -> std::result::Result<(), ExchangeError> {
@@ -374,7 +386,7 @@ impl Exchange {
             stream.write_all(part).map_err(exchange_error)?;
         }
         loop {
-            socket(&stream).set_timeouts(self.time_left()?).map_err(exchange_error)?;
+            socket(stream).set_timeouts(self.time_left()?).map_err(exchange_error)?;
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 got => got.map_err(exchange_error)?,
@@ -398,6 +410,16 @@ impl Exchange {
                 Err(_) => return Err(ExchangeError::Protocol("does not answer in HTTP/1")),
             }
         }
+    }
+
+    /// That requests will wait for streams, where the server allows fewer than are asked for.
+    fn few_streams_warning(&self, origin: &Origin, streams: u32) -> Option<String> {
+        let most = self.streams_max.filter(|most| *most < streams)?;
+        Some(format!(
+            "{} allows {most} concurrent streams on a connection, and {streams} are asked for: requests beyond them wait \
+             in the generator. Give more connections (-c), or --streams {most}",
+            origin.display_name()
+        ))
     }
 
     /// The time that is left, which the system wants to be above zero.

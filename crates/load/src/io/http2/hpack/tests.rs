@@ -164,7 +164,7 @@ proptest! {
     // A decoder gives the fields that the encoder was given, whatever they are and in whatever order they come again.
     #[test]
     fn decoding_undoes_encoding(
-        blocks in prop::collection::vec(prop::collection::vec((0..12_usize, 0..12_usize, 0..3), 1..12), 1..20)
+        blocks in prop::collection::vec(prop::collection::vec((0..12_usize, 0..12_usize, 0..3_usize), 1..12), 1..20)
     ) {
         let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
         for fields in &blocks {
