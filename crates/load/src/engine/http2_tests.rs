@@ -26,7 +26,7 @@ fn send(delay_ns: u64, bytes: Vec<u8>) -> (u64, ServerAction) {
 fn machine(greeting: Vec<u8>, mut answer: Box<Answer>) -> (Sim<'static>, Log) {
     let log = Log::default();
     let mut sim = Sim::new(Box::new(move |visit: ServerRequest| match visit.request {
-        0 => vec![(100_000, ServerAction::Accept), send(150_000, greeting.clone())],
+        0 => vec![(100_000, ServerAction::Accept), send(100_000, greeting.clone())],
         _ => vec![],
     }));
     let (mut readers, sent_to) = (BTreeMap::<u64, Reader>::new(), log.clone());
@@ -237,6 +237,9 @@ fn bodies_go_out_as_windows_open() {
             Sent::Data { stream, bytes, ends: false } => {
                 let more = *bytes as u32;
                 vec![send(MS, [number(8, 0, more), number(8, *stream, more)].concat())]
+            }
+            Sent::Data { stream, bytes, .. } => {
+                vec![send(MS, [number(8, 0, *bytes as u32), ok(*stream)].concat())]
             }
             sent => answers(connection, sent),
         }),

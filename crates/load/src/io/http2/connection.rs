@@ -70,6 +70,8 @@ pub(crate) struct Connection {
     touched: Vec<u32>,
     /// Lanes that wait for a stream.
     waiting: VecDeque<u32>,
+    /// The lane that is the first to try again when several may.
+    turn: usize,
     /// The highest stream that we have cancelled: what still comes for it is not wrong.
     cancelled_max: u32,
     quiet_frames: u32,
@@ -116,6 +118,7 @@ impl Connection {
             block: None,
             touched: vec![],
             waiting: VecDeque::new(),
+            turn: 0,
             cancelled_max: 0,
             quiet_frames: 0,
             draining: false,
@@ -713,7 +716,10 @@ impl Connection {
     /// Lets all that wait try again.
     fn touch_waiting(&mut self) {
         self.waiting.clear();
-        for at in 0..self.lanes.len() {
+        // Another one is the first each time, as the first may take all that there is.
+        let (count, first) = (self.lanes.len(), self.turn);
+        self.turn = if first + 1 < count { first + 1 } else { 0 };
+        for at in (first..count).chain(0..first.min(count)) {
             if std::mem::take(&mut self.lanes[at].waits) {
                 self.touch(at);
             }
