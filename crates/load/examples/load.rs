@@ -19,7 +19,8 @@ fn workload() -> Result<Workload> {
     let usage = || UserError::usage("load URL CONNECTIONS SECONDS [RATE] [close] [streams=N]");
     let number = |index: usize| args.get(index).and_then(|text| text.parse::<f64>().ok()).ok_or_else(usage);
     let url = args.first().ok_or_else(usage)?.clone();
-    let streams = args.iter().find_map(|text| text.strip_prefix("streams=")).and_then(|text| text.parse().ok());
+    let streams =
+        args.iter().find_map(|text| text.strip_prefix("streams=")).and_then(|text| text.parse().ok());
     Ok(Workload {
         requests: vec![RequestSpec { name: url.clone(), url, ..RequestSpec::default() }],
         arrival: match number(3) {

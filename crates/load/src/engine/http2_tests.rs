@@ -1,9 +1,10 @@
 //! The engine over HTTP/2, against simulated servers: what it counts and times is what it does over HTTP/1.1.
 
 use super::simulation::*;
+use super::visit_tests::{page, visits};
 use crate::io::http2::scripted::{Reader, Sent, data, frame, goaway, headers, number, ok, settings};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use webdyno_model::interval::ErrorCounts;
 use webdyno_model::workload::{Arrival, Workload};
@@ -44,7 +45,9 @@ fn machine(greeting: Vec<u8>, mut answer: Box<Answer>) -> (Sim<'static>, Log) {
 /// A response after a millisecond.
 fn answers(_: u64, sent: &Sent) -> Vec<(u64, ServerAction)> {
     match sent {
-        Sent::Request { stream, ends: true, .. } | Sent::Data { stream, ends: true, .. } => vec![send(MS, ok(*stream))],
+        Sent::Request { stream, ends: true, .. } | Sent::Data { stream, ends: true, .. } => {
+            vec![send(MS, ok(*stream))]
+        }
         _ => vec![],
     }
 }
@@ -63,7 +66,9 @@ fn errors(outcome: &Outcome, of: fn(&ErrorCounts) -> u64) -> u64 {
 
 /// Opened, reused, closed quietly, sent again.
 fn connections(outcome: &Outcome) -> [u64; 4] {
-    let sum = |of: fn(&webdyno_model::interval::ConnectionCounts) -> u64| outcome.sum(|interval| of(&interval.connections));
+    let sum = |of: fn(&webdyno_model::interval::ConnectionCounts) -> u64| {
+        outcome.sum(|interval| of(&interval.connections))
+    };
     [sum(|c| c.opened), sum(|c| c.reused), sum(|c| c.quiet_closes), sum(|c| c.resent)]
 }
 
@@ -79,8 +84,14 @@ fn streams_share_connections_and_count_as_requests() {
     let service = outcome.merged(|interval| &interval.service_time).dist();
     assert_eq!((service.min, service.max), (Some(1000), Some(1000)));
     let requests = log.borrow();
-    let first = requests.iter().find_map(|(_, sent)| if let Sent::Request { fields, .. } = sent { Some(fields) } else { None });
-    assert!(first.unwrap().starts_with(":method: GET\n:scheme: http\n:authority: 127.0.0.1:1\n:path: /\nuser-agent: webdyno/"));
+    let first = requests
+        .iter()
+        .find_map(|(_, sent)| if let Sent::Request { fields, .. } = sent { Some(fields) } else { None });
+    assert!(
+        first.unwrap().starts_with(
+            ":method: GET\n:scheme: http\n:authority: 127.0.0.1:1\n:path: /\nuser-agent: webdyno/"
+        )
+    );
 }
 
 #[test]
@@ -101,7 +112,9 @@ fn a_connection_that_goes_away_is_replaced_without_a_failure() {
             count += 1;
             match (connection, count) {
                 // The fifth request is the last one that is answered: those after it were not processed.
-                (1, 5) => vec![send(0, goaway(*stream, 0)), send(MS, ok(*stream)), (2 * MS, ServerAction::Close)],
+                (1, 5) => {
+                    vec![send(0, goaway(*stream, 0)), send(MS, ok(*stream)), (2 * MS, ServerAction::Close)]
+                }
                 (1, 6..) => vec![],
                 _ => vec![send(MS, ok(*stream))],
             }
@@ -129,7 +142,10 @@ fn refused_streams_are_sent_again_once() {
         let mut load = load(1, 1, 5);
         load.requests[0].method = "POST".into();
         let outcome = simulate_on(&load, sim);
-        assert_eq!((outcome.counts(), errors(&outcome, |errors| errors.reset)), ((5 - failed, failed, 0), failed));
+        assert_eq!(
+            (outcome.counts(), errors(&outcome, |errors| errors.reset)),
+            ((5 - failed, failed, 0), failed)
+        );
         assert_eq!(connections(&outcome)[3], 1);
     }
 }
@@ -187,7 +203,11 @@ fn hostile_servers_end_in_their_class_and_the_load_goes_on() {
         ("a close", vec![(0, ServerAction::Close)], closed),
         ("a close within", vec![send(0, begun()), (MS, ServerAction::Close)], closed),
         ("a reset", vec![send(0, begun()), (MS, ServerAction::Reset)], reset),
-        ("resets of the streams", vec![send(0, [number(RST_STREAM, 1, 2), number(RST_STREAM, 3, 2)].concat())], reset),
+        (
+            "resets of the streams",
+            vec![send(0, [number(RST_STREAM, 1, 2), number(RST_STREAM, 3, 2)].concat())],
+            reset,
+        ),
         ("a flood of pings", vec![send(0, frame(PING, 0, 0, &[0; 8]).repeat(5000))], protocol),
         ("empty data", vec![send(0, begun()), send(0, data(1, b"", false).repeat(5000))], protocol),
         (
@@ -291,4 +311,20 @@ fn at_a_rate_times_begin_when_requests_are_due() {
     assert!(response.p50.unwrap() >= 1000 && response.p50.unwrap() <= 1010, "{response:?}");
     let delay = outcome.merged(|interval| &interval.client_delay).dist();
     assert!(delay.p99.unwrap() <= 10, "{delay:?}");
+}
+
+#[test]
+fn visitors_share_no_connection_and_each_has_one() {
+    let (sim, log) = machine(settings(&[]), Box::new(answers));
+    let mut load = page(8, 3, 20);
+    visits(&mut load).returning_fraction = 1.0;
+    load.transport.http2_streams = Some(5);
+    let outcome = simulate_on(&load, sim);
+    assert_eq!(outcome.counts().1, 0);
+    assert_eq!(connections(&outcome)[0], 3, "one for each visitor, who comes again");
+    // Document, then at most five at once: three rounds of a millisecond a page.
+    let requests = outcome.counts().0;
+    assert!((3 * 9 * 5..=3 * 9 * 7).contains(&requests), "{requests}");
+    let carried: BTreeSet<u64> = log.borrow().iter().map(|(connection, _)| *connection).collect();
+    assert_eq!(carried.len(), 3);
 }

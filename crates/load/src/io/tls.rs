@@ -289,7 +289,9 @@ fn explain_alert(alert: AlertDescription) -> &'static str {
         AlertDescription::UnrecognisedName => {
             "it has no site of that name; load it by one that it has (--connect-to leads that name anywhere)"
         }
-        AlertDescription::NoApplicationProtocol => "it speaks another HTTP than was offered: give --http2, or leave it out",
+        AlertDescription::NoApplicationProtocol => {
+            "it speaks another HTTP than was offered: give --http2, or leave it out"
+        }
         AlertDescription::HandshakeFailure => {
             "it may want to know who calls (--cert FILE and --key FILE), or speak none of the ciphers offered; its error \
              log says more"

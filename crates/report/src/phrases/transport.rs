@@ -11,7 +11,10 @@ pub(crate) fn transport(transport: &Transport) -> Vec<String> {
         None => {}
         Some(1) => lines.push("HTTP/2, one request at a time on each connection".into()),
         Some(streams) => {
-            lines.push(format!("HTTP/2, up to {} on each connection", plural(streams.into(), "concurrent request")));
+            lines.push(format!(
+                "HTTP/2, up to {} on each connection",
+                plural(streams.into(), "concurrent request")
+            ));
         }
     }
     if let Some(path) = &transport.unix_socket {

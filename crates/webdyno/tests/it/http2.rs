@@ -31,7 +31,10 @@ fn prepare(place: &Place) -> bool {
     std::fs::write(root.join("small"), "x".repeat(1000)).unwrap();
     std::fs::write(root.join("large"), "y".repeat(300_000)).unwrap();
     let made = Command::new("openssl")
-        .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=h -addext".split(' '))
+        .args(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=h -addext"
+                .split(' '),
+        )
         .args(["subjectAltName=IP:127.0.0.1", "-keyout"])
         .arg(place.path("key.pem"))
         .arg("-out")
@@ -94,7 +97,9 @@ fn apache(place: &Place) -> Option<Http2Server> {
                 key.display()
             ),
         };
-        format!("Listen 127.0.0.1:{port}\n<VirtualHost 127.0.0.1:{port}>\nProtocols {protocols}\n{engine}</VirtualHost>\n")
+        format!(
+            "Listen 127.0.0.1:{port}\n<VirtualHost 127.0.0.1:{port}>\nProtocols {protocols}\n{engine}</VirtualHost>\n"
+        )
     };
     let text = format!(
         "{modules}ServerRoot {shown}\nServerName localhost\nPidFile {shown}/pid\nErrorLog {shown}/error.log\n\
@@ -120,11 +125,17 @@ fn check(place: &Place, server: &Http2Server) {
     {
         let url = format!("{base}/{file}");
         let expect = format!("length={bytes}");
-        let arguments = ["run", &url, "--http2", "-c", "2", "--streams", streams, "-n", "900", "--expect", &expect];
-        let ended = run(place.webdyno().args(arguments).arg("--cacert").arg(&cert).args(["-q", "--json", "-"]));
+        let arguments =
+            ["run", &url, "--http2", "-c", "2", "--streams", streams, "-n", "900", "--expect", &expect];
+        let ended =
+            run(place.webdyno().args(arguments).arg("--cacert").arg(&cert).args(["-q", "--json", "-"]));
         let report = ended.with_code_in(&[0, 3]).json();
         let number = |path: &str| report.pointer(path).and_then(serde_json::Value::as_u64);
-        assert_eq!((number("/requests/completed"), number("/requests/failed")), (Some(900), Some(0)), "{url}");
+        assert_eq!(
+            (number("/requests/completed"), number("/requests/failed")),
+            (Some(900), Some(0)),
+            "{url}"
+        );
         let opened = number("/connections/opened").unwrap();
         assert!((2..=40).contains(&opened), "{url}: {opened} connections");
         assert_eq!(number("/workload/transport/http2_streams"), Some(streams.parse().unwrap()));
@@ -163,6 +174,8 @@ fn what_cannot_be_meant_is_refused() {
         (&["--http2", "--streams", "0"], "--streams", "10"),
         (&["--http2", "--streams", "4", "--no-keepalive"], "--no-keepalive", "leave one of them out"),
     ] {
-        run(place.webdyno().args(["run", "http://127.0.0.1:1/"]).args(arguments)).with_code(2).assert_error(first, second);
+        run(place.webdyno().args(["run", "http://127.0.0.1:1/"]).args(arguments))
+            .with_code(2)
+            .assert_error(first, second);
     }
 }

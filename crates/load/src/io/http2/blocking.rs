@@ -117,4 +117,3 @@ impl<S: Read + Write> Write for Http2Stream<S> {
         self.stream.flush()
     }
 }
-

@@ -74,7 +74,8 @@ impl Group {
     /// The next one, in turn, that has room for one more slot.
     pub(super) fn next_with_room(&mut self, links: &[Option<Box<Link>>], slots_max: u32) -> Option<u32> {
         let count = self.links.len();
-        let has_room = |number: u32| links[number as usize].as_ref().is_some_and(|link| link.slots < slots_max);
+        let has_room =
+            |number: u32| links[number as usize].as_ref().is_some_and(|link| link.slots < slots_max);
         let step = (0..count).find(|step| has_room(self.links[(self.turn + step) % count]))?;
         let chosen = (self.turn + step) % count;
         self.turn = chosen + 1;

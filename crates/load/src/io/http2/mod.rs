@@ -223,15 +223,19 @@ impl<N: NetworkIo> Http2Io<N> {
             }
         }
         let pending = &mut self.pending;
-        link.connection.take_touched(|token, readable, hangup| pending.push(Ready { token, readable, hangup }));
+        link.connection
+            .take_touched(|token, readable, hangup| pending.push(Ready { token, readable, hangup }));
     }
 
     /// An event of a connection.
     fn on_ready(&mut self, ready: Ready) {
         let number = ready.token as u32;
-        let is_current =
-            self.generations.get(number as usize).is_some_and(|&generation| u64::from(generation) == ready.token >> 32);
-        let Some(link) = self.links.get_mut(number as usize).and_then(Option::as_deref_mut).filter(|_| is_current)
+        let is_current = self
+            .generations
+            .get(number as usize)
+            .is_some_and(|&generation| u64::from(generation) == ready.token >> 32);
+        let Some(link) =
+            self.links.get_mut(number as usize).and_then(Option::as_deref_mut).filter(|_| is_current)
         else {
             return;
         };
@@ -285,7 +289,8 @@ impl<N: NetworkIo> Http2Io<N> {
             link.state = LinkState::Ended;
         }
         let events = &mut self.events;
-        link.connection.take_touched(|token, readable, hangup| events.push(Ready { token, readable, hangup }));
+        link.connection
+            .take_touched(|token, readable, hangup| events.push(Ready { token, readable, hangup }));
         if link.connection.is_draining() {
             self.ungroup(number);
         }
@@ -359,7 +364,9 @@ impl<N: NetworkIo> NetworkIo for Http2Io<N> {
     /// A slot that waits for its turn on an established connection is past the handshake that others made.
     fn handshake(&self, slot: u32) -> Handshake {
         match self.link(slot) {
-            Some(link) if link.state == LinkState::Connecting || link.opener.is_none_or(|opener| opener == slot) => {
+            Some(link)
+                if link.state == LinkState::Connecting || link.opener.is_none_or(|opener| opener == slot) =>
+            {
                 self.inner.handshake(self.slots[slot as usize].link)
             }
             _ => Handshake::InProgress { started_ns: 0 },
@@ -429,10 +436,8 @@ impl<N: NetworkIo> NetworkIo for Http2Io<N> {
     }
 
     fn close(&mut self, slot: u32) {
-        let Slot { link: number, lane, reads } = std::mem::replace(
-            &mut self.slots[slot as usize],
-            Slot { link: NONE, lane: 0, reads: 0 },
-        );
+        let Slot { link: number, lane, reads } =
+            std::mem::replace(&mut self.slots[slot as usize], Slot { link: NONE, lane: 0, reads: 0 });
         let Some(link) = self.links.get_mut(number as usize).and_then(Option::as_deref_mut) else { return };
         // Nothing has come since the request that is given up was sent: the peer may be gone, and who comes next does not
         // join those that wait for it.

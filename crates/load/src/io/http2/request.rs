@@ -54,10 +54,8 @@ impl RequestEncoder {
         secure: bool,
     ) -> Result<(&[u8], RequestFacts), SocketError> {
         let version = self.encoder.version();
-        let known = self
-            .kept
-            .iter()
-            .position(|kept| kept.version == version && bytes.starts_with(&kept.head));
+        let known =
+            self.kept.iter().position(|kept| kept.version == version && bytes.starts_with(&kept.head));
         if let Some(index) = known {
             let kept = &self.kept[index];
             return Ok((&kept.block, kept.facts));
@@ -154,7 +152,11 @@ mod tests {
             assert_eq!((facts.head_bytes, facts.body_bytes), (head.len(), body_bytes), "{head}");
             let mut text = String::new();
             let add = |name: &[u8], value: &[u8]| {
-                text.push_str(&format!("{}={}|", String::from_utf8_lossy(name), String::from_utf8_lossy(value)));
+                text.push_str(&format!(
+                    "{}={}|",
+                    String::from_utf8_lossy(name),
+                    String::from_utf8_lossy(value)
+                ));
             };
             decoder.decode(block, 65_536, add).unwrap();
             assert_eq!(text, expected, "{head}");
@@ -179,8 +181,12 @@ mod tests {
 
     #[test]
     fn what_is_no_whole_head_is_an_error() {
-        for head in ["GET / HTTP/1.1\r\nHost: x\r\n", "GET\r\n\r\n", "", "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n"]
-        {
+        for head in [
+            "GET / HTTP/1.1\r\nHost: x\r\n",
+            "GET\r\n\r\n",
+            "",
+            "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        ] {
             assert!(RequestEncoder::default().encode(head.as_bytes(), false).is_err(), "{head:?}");
         }
     }

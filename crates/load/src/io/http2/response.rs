@@ -121,8 +121,10 @@ impl HeadText {
             self.text.extend_from_slice(b" \r\n");
             return;
         }
-        let names_connection =
-            matches!(name, b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade");
+        let names_connection = matches!(
+            name,
+            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade"
+        );
         // Pseudo headers come first, and there is no other than the status.
         self.malformed |= self.status.is_none() || names_connection || !is_name(name) || !is_value(value);
         if name == b"content-length" {

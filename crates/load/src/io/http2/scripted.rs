@@ -58,13 +58,33 @@ pub(crate) fn ok(stream: u32) -> Vec<u8> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// A request, its fields a line each, and whether it has no body.
-    Request { stream: u32, fields: String, ends: bool },
-    Data { stream: u32, bytes: usize, ends: bool },
-    Reset { stream: u32, code: u32 },
-    GoAway { code: u32 },
-    WindowUpdate { stream: u32, more: u32 },
-    Settings { ack: bool },
-    Ping { ack: bool },
+    Request {
+        stream: u32,
+        fields: String,
+        ends: bool,
+    },
+    Data {
+        stream: u32,
+        bytes: usize,
+        ends: bool,
+    },
+    Reset {
+        stream: u32,
+        code: u32,
+    },
+    GoAway {
+        code: u32,
+    },
+    WindowUpdate {
+        stream: u32,
+        more: u32,
+    },
+    Settings {
+        ack: bool,
+    },
+    Ping {
+        ack: bool,
+    },
 }
 
 /// Reads what a client sends.

@@ -75,7 +75,9 @@ fn connections(workload: &Workload) -> String {
     match each.filter(|each| *each > workload.connections) {
         Some(each) => format!("{most} (ulimit -n); users would have {}", grouped(u64::from(each))),
         None => match workload.transport.http2_streams {
-            Some(streams) => format!("{most}, HTTP/2 with up to {} on each", plural(u64::from(streams), "request")),
+            Some(streams) => {
+                format!("{most}, HTTP/2 with up to {} on each", plural(u64::from(streams), "request"))
+            }
             None => most,
         },
     }

@@ -64,8 +64,7 @@ impl Encoder {
         if let (Some(Found::Field(index)), false) = (found, indexing == Indexing::Never) {
             return write_integer(index, 0x80, 7, into);
         }
-        let inserts =
-            indexing == Indexing::Yes && Table::field_bytes(name, value) <= self.table.room_bytes();
+        let inserts = indexing == Indexing::Yes && Table::field_bytes(name, value) <= self.table.room_bytes();
         let (flags, prefix_bits) = match indexing {
             _ if inserts => (0x40, 6),
             Indexing::Never => (0x10, 4),

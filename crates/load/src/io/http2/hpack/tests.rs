@@ -43,7 +43,11 @@ fn integers_are_those_of_appendix_c1() {
 #[test]
 fn single_fields_are_those_of_appendix_c2() {
     for (hex, expected, table_bytes) in [
-        ("400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572", "custom-key: custom-header|", 55),
+        (
+            "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572",
+            "custom-key: custom-header|",
+            55,
+        ),
         ("040c 2f73 616d 706c 652f 7061 7468", ":path: /sample/path|", 0),
         ("1008 7061 7373 776f 7264 0673 6563 7265 74", "password: secret|", 0),
         ("82", ":method: GET|", 0),
@@ -63,11 +67,7 @@ fn requests_are_those_of_appendix_c3_and_c4() {
     check(&[
         ("8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d", REQUESTS[0], 57),
         ("8286 84be 5808 6e6f 2d63 6163 6865", REQUESTS[1], 110),
-        (
-            "8287 85bf 400a 6375 7374 6f6d 2d6b 6579 0c63 7573 746f 6d2d 7661 6c75 65",
-            REQUESTS[2],
-            164,
-        ),
+        ("8287 85bf 400a 6375 7374 6f6d 2d6b 6579 0c63 7573 746f 6d2d 7661 6c75 65", REQUESTS[2], 164),
     ]);
     let coded = [
         "8286 8441 8cf1 e3c2 e5f2 3a6b a0ab 90f4 ff",
@@ -105,10 +105,7 @@ fn responses_with_eviction_are_those_of_appendix_c5_and_c6() {
     let third_coded = "88c1 6196 d07a be94 1054 d444 a820 0595 040b 8166 e084 a62d 1bff c05a 839b d9ab 77ad 94e7 \
                        821d d7f2 e6c7 b335 dfdf cd5b 3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 3160 65c0 03ed \
                        4ee5 b106 3d50 07";
-    check(&[
-        (&format!("{resize}{plain}"), first, 222),
-        ("4803 3330 37c1 c0bf", &second, 222),
-    ]);
+    check(&[(&format!("{resize}{plain}"), first, 222), ("4803 3330 37c1 c0bf", &second, 222)]);
     check(&[
         (&format!("{resize}{coded}"), first, 222),
         ("4883 640e ffc1 c0bf", &second, 222),
