@@ -345,7 +345,7 @@ fn stages_of(workload: &Workload) -> Vec<Stage> {
         (Arrival::Closed, None) => f64::from(workload.transport.streams()),
         _ => 1.0,
     };
-    workload.stages.iter().map(|stage| Stage { shape: stage.shape.scaled(by), ..stage.clone() }).collect()
+    workload.stages.iter().map(|stage| Stage { shape: stage.shape.scaled(by), ..*stage }).collect()
 }
 
 /// What ALPN offers.

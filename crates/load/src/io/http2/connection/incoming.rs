@@ -231,11 +231,9 @@ impl Connection {
                     }
                 }
             }
-            setting::MAX_FRAME_SIZE => {
-                if !(PAYLOAD_BYTES_MAX..1 << 24).contains(&(value as usize)) {
-                    return Err(ErrorCode::Protocol);
-                }
-                // Longer frames than by default would only hold others up.
+            // Longer frames than by default would only hold others up.
+            setting::MAX_FRAME_SIZE if !(PAYLOAD_BYTES_MAX..1 << 24).contains(&(value as usize)) => {
+                return Err(ErrorCode::Protocol);
             }
             _ => {}
         }
