@@ -80,7 +80,7 @@ impl Plan {
     }
 
     /// Most connections of all threads at once.
-    fn connections_max(&self) -> u32 {
+    pub(super) fn connections_max(&self) -> u32 {
         // A user has one request at a time: with a connection for each user none waits for one.
         self.connections_wanted()
             .min(self.open_files_left)

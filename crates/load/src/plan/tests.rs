@@ -1,6 +1,7 @@
 //! What is refused, and the bytes that go over the wire.
 
 use super::*;
+use crate::plan::thread_share::ThreadShare;
 use webdyno_model::workload::{RequestSpec, Stop};
 
 fn spec(method: &str, url: &str) -> RequestSpec {

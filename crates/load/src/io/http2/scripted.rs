@@ -23,7 +23,8 @@ pub(crate) fn block(fields: &[&str]) -> Vec<u8> {
     let (mut encoder, mut block) = (Encoder::default(), vec![]);
     for field in fields {
         let at = field[1..].find(": ").unwrap() + 1;
-        encoder.field(field[..at].as_bytes(), &field.as_bytes()[at + 2..], Indexing::No, &mut block);
+        let (name, value) = field.as_bytes().split_at(at);
+        encoder.field(name, &value[2..], Indexing::No, &mut block);
     }
     block
 }

@@ -25,7 +25,7 @@ enum End {
 }
 
 /// Reads all that is there.
-fn drain(connection: &mut Connection, lane: u32) -> (Vec<u8>, Result<usize, SocketError>) {
+fn drain(connection: &mut Connection, lane: u32) -> Got {
     let (mut text, mut buffer) = (vec![], [0; 1000]);
     loop {
         match connection.read(lane, Some(&mut buffer), 1000) {
@@ -337,8 +337,8 @@ fn windows_are_given_back_and_obeyed() {
     reader.take(super::frames::PREFACE);
     for _ in 0..6000 {
         connection.receive(&body);
-        drain(&mut connection, lane);
-        for sent in reader.take(&connection.unsent().to_vec()) {
+        let _ = drain(&mut connection, lane);
+        for sent in reader.take(connection.unsent()) {
             if let Sent::WindowUpdate { stream, more: bytes } = sent {
                 more[stream as usize] += u64::from(bytes);
             }
@@ -358,7 +358,7 @@ fn bodies_obey_the_windows_of_the_server() {
     let lane = connection.attach(7);
     let mut reader = Reader::default();
     let sent = |connection: &mut Connection, reader: &mut Reader| -> usize {
-        let frames = reader.take(&connection.unsent().to_vec());
+        let frames = reader.take(connection.unsent());
         connection.sent(connection.unsent().len());
         frames.iter().map(|sent| if let Sent::Data { bytes, .. } = sent { *bytes } else { 0 }).sum()
     };
@@ -465,11 +465,11 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// What was read of a response, and how that ended.
+type Got = (Vec<u8>, Result<usize, SocketError>);
+
 /// What three requests got, and what the connection sent.
-fn outcome(
-    bytes: &[u8],
-    pieces: &[usize],
-) -> (Vec<(Vec<u8>, Result<usize, SocketError>)>, Vec<u8>, Option<ErrorCode>) {
+fn outcome(bytes: &[u8], pieces: &[usize]) -> (Vec<Got>, Vec<u8>, Option<ErrorCode>) {
     let mut connection = Connection::new(true);
     let lanes = [1, 2, 3].map(|token| connection.attach(token));
     for lane in lanes {
