@@ -203,3 +203,11 @@ pub(super) fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option
     let surely = Workload { connections, ..workload.clone() };
     ports::check(&surely, &destinations)
 }
+
+/// The requests of the whole load that can be in flight.
+pub(super) fn all_lanes(workload: &Workload, script: Option<&Script>) -> u32 {
+    match script {
+        Some(script) => script.lanes(workload),
+        None => lanes(workload.connections, lanes_per_connection(workload, None)),
+    }
+}

@@ -22,7 +22,7 @@ use crate::io::origin::{Endpoint, Origin, Origins, TcpEndpoint, authority, posit
 use crate::io::tls;
 use crate::schedule::rate_profile::RateProfile;
 use choice::ListRequests;
-use connections::{check_ports, lanes, lanes_per_connection};
+use connections::{all_lanes, check_ports, lanes, lanes_per_connection};
 use rustls::ClientConfig;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -303,7 +303,6 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
     if names.len() <= 1 {
         names.clear();
     }
-    let lanes_per_connection = lanes_per_connection(workload, script.as_ref());
     let mut plan = Plan {
         templates,
         choice,
@@ -316,11 +315,8 @@ pub fn prepare(workload: &Workload) -> Result<Prepared> {
         rate_profile: rate_profile_of(workload),
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
-        connections: match &script {
-            Some(script) => script.lanes(workload),
-            None => lanes(workload.connections, lanes_per_connection),
-        },
-        lanes_per_connection,
+        connections: all_lanes(workload, script.as_ref()),
+        lanes_per_connection: lanes_per_connection(workload, script.as_ref()),
         threads: thread_count(workload, script.as_ref()),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,

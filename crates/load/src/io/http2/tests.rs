@@ -138,13 +138,16 @@ fn responses_are_read_as_http1() {
                 frame(kind::SETTINGS, flag::ACK, 0, &[]),
                 ok(1),
                 number(kind::WINDOW_UPDATE, 1, 5),
-                number(kind::RST_STREAM, 1, 0),
             ],
             "content-length: 2||ok",
         ),
     ] {
         check(name, &bytes, End::Whole(whole));
     }
+}
+
+#[test]
+fn interim_responses_and_those_to_head_are_read() {
     let interim = [headers(1, &[":status: 103", "link: </a>"], false), ok(1)];
     check("interim", &interim, End::Whole("HTTP/1.1 103 |link: </a>||content-length: 2||ok"));
     let empty = [settings(&[]), headers(1, &[":status: 200", "content-length: 9"], true)].concat();
@@ -231,6 +234,24 @@ fn errors_of_the_connection_end_it() {
         ("reset of stream 0", number(kind::RST_STREAM, 0, 0), Protocol),
         ("reset of an idle stream", number(kind::RST_STREAM, 5, 0), Protocol),
         ("a reset of three bytes", frame(kind::RST_STREAM, 0, 1, &[0; 3]), FrameSize),
+    ] {
+        let expected = match name {
+            // The response was whole before.
+            "data after the end" | "a head after the end" => {
+                let bytes = [settings(&[]), bytes].concat();
+                assert_eq!(told(GET, &bytes, usize::MAX).0.fault(), Some(code), "{name}");
+                continue;
+            }
+            _ => End::Fault(code),
+        };
+        check(name, &[bytes], expected);
+    }
+}
+
+#[test]
+fn wrong_frames_of_the_connection_end_it() {
+    use ErrorCode::*;
+    for (name, bytes, code) in [
         ("settings of a stream", frame(kind::SETTINGS, 0, 1, &[]), Protocol),
         ("settings of five bytes", frame(kind::SETTINGS, 0, 0, &[0; 5]), FrameSize),
         ("settings that are acknowledged and there", frame(kind::SETTINGS, flag::ACK, 0, &[0; 6]), FrameSize),
@@ -269,16 +290,7 @@ fn errors_of_the_connection_end_it() {
             Compression,
         ),
     ] {
-        let expected = match name {
-            // The response was whole before.
-            "data after the end" | "a head after the end" => {
-                let bytes = [settings(&[]), bytes].concat();
-                assert_eq!(told(GET, &bytes, usize::MAX).0.fault(), Some(code), "{name}");
-                continue;
-            }
-            _ => End::Fault(code),
-        };
-        check(name, &[bytes], expected);
+        check(name, &[bytes], End::Fault(code));
     }
 }
 
