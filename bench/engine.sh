@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# CPU of the client per request: webdyno against wrk, ab and a floor, in one interleaved run (only that compares).
+# CPU of the client per request: webdyno against wrk, ab and a floor, in one interleaved run (only that compares); over
+# HTTP/2 against h2load.
 # One nginx worker on core 0, the client on core 1; user + system time of the client from getrusage of the child.
 #   bench/engine.sh [ROUNDS] [SECONDS] [CONNECTIONS]       default 7 3 64
 # WEBDYNO: the program (default target/release/webdyno; with LOAD_EXAMPLE=1 it is the example of crates/load).
 # LIMIT_C: source of the floor client, one send and one recv per answer (default ../shared/bench/limit.c), optional.
 # NEW=1: a new connection for each request (without the floor, which keeps its own).
 # TLS=1: the same over TLS 1.3, without the floor (needs openssl).
+# HTTP2=N: over HTTP/2 with N streams on each connection, against h2load alone (package nghttp2-client); with TLS=1 over
+# TLS. The cell of docs/benchmarks.md: HTTP2=10 TLS=1 bench/engine.sh 5 3 16
 # BODY_BYTES: size of the body (default 1024). PORT: default 18099.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,6 +33,7 @@ if [ -n "${TLS:-}" ]; then
   scheme=https listen="127.0.0.1:$port ssl backlog=4096" limit_c=
   tls="ssl_certificate $dir/cert.pem; ssl_certificate_key $dir/key.pem; ssl_protocols TLSv1.3;"
 fi
+[ -z "${HTTP2:-}" ] || { listen="$listen http2" limit_c=; }
 head -c "$body_bytes" /dev/zero | tr '\0' x >"$dir/html/body"
 cat >"$dir/nginx.conf" <<CONF
 daemon off; worker_processes 1; pid $dir/pid; error_log $dir/error.log;
@@ -48,7 +52,7 @@ have_limit=
 if [ -f "$limit_c" ] && command -v cc >/dev/null; then cc -O2 -o "$dir/limit" "$limit_c" && have_limit=1; fi
 
 url=$scheme://127.0.0.1:$port/body
-export url seconds connections port webdyno dir have_limit rounds body_bytes LOAD_EXAMPLE="${LOAD_EXAMPLE:-}" NEW="${NEW:-}"
+export url seconds connections port webdyno dir have_limit rounds body_bytes LOAD_EXAMPLE="${LOAD_EXAMPLE:-}" NEW="${NEW:-}" streams="${HTTP2:-}"
 [ -z "$NEW" ] || have_limit=
 python3 - <<'PYTHON'
 # Runs the clients in turn, each round in another order, and prints medians and spread.
@@ -66,15 +70,22 @@ def of_webdyno(text):
 
 clients = {}
 if env["LOAD_EXAMPLE"]:
-    clients["webdyno"] = ([env["webdyno"], url, connections, seconds], last(r"(\d+) good"))
+    command = [env["webdyno"], url, connections, seconds] + (["streams=" + env["streams"]] if env["streams"] else [])
+    clients["webdyno"] = (command, last(r"(\d+) good"))
 else:
     command = [env["webdyno"], "run", url, "-c", connections, "-t", "1", "-d", seconds + "s", "--json", "-", "-q", "--warmup", "0s",
                "--out", env["dir"] + "/run"] + (["--insecure"] if url.startswith("https") else []) + (["--no-keepalive"] if new else [])
+    command += ["--http2", "--streams", env["streams"]] if env["streams"] else []
     clients["webdyno"] = (command, of_webdyno)
-if shutil.which("wrk"):
+if env["streams"]:
+    if not shutil.which("h2load"):
+        raise SystemExit("h2load is missing: apt-get install nghttp2-client")
+    command = ["h2load", "-t1", "-c" + connections, "-m" + env["streams"], "-D" + seconds, url]
+    clients["h2load"] = (command, last(r"(\d+) succeeded"))
+if shutil.which("wrk") and not env["streams"]:
     command = ["wrk", "-t1", "-c" + connections, "-d" + seconds + "s", *(["-H", "Connection: close"] if new else []), url]
     clients["wrk"] = (command, last(r"(\d+) requests in"))
-if shutil.which("ab"):
+if shutil.which("ab") and not env["streams"]:
     # ab keeps 32 bytes for every request that it might send, so the bound cannot be endless.
     bound = str(1_000_000 * int(seconds))
     command = ["ab", "-q", *([] if new else ["-k"]), "-c", connections, "-t", seconds, "-n", bound, url]
@@ -118,8 +129,9 @@ def ratios(figure, rivals, best):
     found = sorted(of(index) for index in range(rounds))
     return f"median {statistics.median(found):.3f}, from {found[0]:.3f} to {found[-1]:.3f}"
 rivals = [name for name in results if name not in ("webdyno", "floor")]
-if "wrk" in rivals:
-    print(f"webdyno / wrk, CPU per request: {ratios(0, ['wrk'], min)} (bar: 1.3)")
+for rival, bar in [("wrk", 1.3), ("h2load", 1.0)]:
+    if rival in rivals:
+        print(f"webdyno / {rival}, CPU per request: {ratios(0, [rival], min)} (bar: {bar})")
 if rivals:
     print(f"webdyno / the best of {', '.join(rivals)}: CPU per request {ratios(0, rivals, min)}; throughput {ratios(1, rivals, max)}")
 PYTHON

@@ -1,7 +1,9 @@
-//! Loads one URL and prints what the engine itself costs: `load URL CONNECTIONS SECONDS [RATE] [close]`.
+//! Loads one URL and prints what the engine itself costs: `load URL CONNECTIONS SECONDS [RATE] [close] [streams=N]`.
+//! With `streams` it speaks HTTP/2. Any certificate is accepted.
 
 use webdyno_load::{Control, prepare, probe, run};
 use webdyno_model::histogram::TimeHistogram;
+use webdyno_model::transport::{TlsOptions, Transport};
 use webdyno_model::workload::{Arrival, RequestSpec, Stop, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -14,9 +16,11 @@ fn main() {
 
 fn workload() -> Result<Workload> {
     let args: Vec<_> = std::env::args().skip(1).collect();
-    let usage = || UserError::usage("load URL CONNECTIONS SECONDS [RATE] [close]");
+    let usage = || UserError::usage("load URL CONNECTIONS SECONDS [RATE] [close] [streams=N]");
     let number = |index: usize| args.get(index).and_then(|text| text.parse::<f64>().ok()).ok_or_else(usage);
     let url = args.first().ok_or_else(usage)?.clone();
+    let streams =
+        args.iter().find_map(|text| text.strip_prefix("streams=")).and_then(|text| text.parse().ok());
     Ok(Workload {
         requests: vec![RequestSpec { name: url.clone(), url, ..RequestSpec::default() }],
         arrival: match number(3) {
@@ -26,7 +30,12 @@ fn workload() -> Result<Workload> {
         stop: Stop { duration_us: Some((number(2)? * 1e6) as u64), requests: None },
         connections: number(1)? as u32,
         threads: Some(1),
-        keepalive: args.get(4).is_none(),
+        keepalive: !args.iter().any(|text| text == "close"),
+        transport: Transport {
+            tls: TlsOptions { insecure: true, ..TlsOptions::default() },
+            http2_streams: streams,
+            ..Transport::default()
+        },
         ..Workload::default()
     })
 }

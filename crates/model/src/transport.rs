@@ -25,6 +25,9 @@ pub struct Transport {
     /// Which addresses of a name are used.
     #[serde(skip_serializing_if = "AddressFamily::is_any")]
     pub address_family: AddressFamily,
+    /// HTTP/2, with so many requests in flight on each connection; `None` is HTTP/1.1, with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http2_streams: Option<u32>,
 }
 
 /// Which addresses of a name are used.
@@ -48,6 +51,11 @@ impl AddressFamily {
 }
 
 impl Transport {
+    /// Most requests in flight on each connection.
+    pub fn streams(&self) -> u32 {
+        self.http2_streams.unwrap_or(1)
+    }
+
     /// Whether everything is as without any flag.
     pub fn is_plain(&self) -> bool {
         *self == Self::default()

@@ -92,7 +92,9 @@ fn arrival(workload: &Workload) -> String {
     let connections = u64::from(workload.connections);
     match (workload.arrival, &workload.visits) {
         (Arrival::Closed, Some(visits)) => plural(u64::from(visits.users), "user"),
-        (Arrival::Closed, None) => format!("{}, closed loop", plural(connections, "concurrent request")),
+        (Arrival::Closed, None) => {
+            format!("{}, closed loop", plural(u64::from(workload.concurrency()), "concurrent request"))
+        }
         (Arrival::Open { rate_per_s, poisson }, _) => {
             let kind = if poisson { "random arrivals" } else { "constant rate" };
             format!("{kind} {} req/s, at most {}", number(rate_per_s), plural(connections, "connection"))

@@ -117,7 +117,7 @@ fn requested_load(measurement: &Measurement) -> Vec<ClientRow> {
     let Some((workload, offered)) = open.map(|open| (open, offered_rate(open, per_length(started)))) else {
         return vec![(FactId::in_flight_mean, observed)];
     };
-    let cap = f64::from(workload.connections);
+    let cap = f64::from(workload.concurrency());
     vec![
         (FactId::in_flight_mean, observed.map(|observed| observed.min(cap))),
         (FactId::waiting_in_generator_mean, observed.map(|observed| (observed - cap).max(0.0))),

@@ -160,6 +160,10 @@ fn visitor_command(workload: &Workload, visits: &Visits) -> String {
 /// The flags that say how connections come about; those of files keep their quotes.
 fn transport_flags(transport: &Transport) -> String {
     let mut flags = String::new();
+    if let Some(streams) = transport.http2_streams {
+        flags.push_str(" --http2");
+        flags.push_str(&if streams > 1 { format!(" --streams {streams}") } else { String::new() });
+    }
     let tls = &transport.tls;
     let files = [("cacert", &tls.ca_file), ("cert", &tls.certificate_file), ("key", &tls.key_file)];
     for (name, path) in files.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?))) {
@@ -241,12 +245,13 @@ mod tests {
             }],
             resolve_each: true,
             address_family: AddressFamily::Ipv6,
+            http2_streams: Some(10),
             ..Transport::default()
         };
         transport.tls.ca_file = Some("my ca.pem".into());
         assert_eq!(
             transport_flags(&transport),
-            " --cacert 'my ca.pem' --source-ip 127.0.0.2 --connect-to ':443:[::1]:' --resolve each -6"
+            " --http2 --streams 10 --cacert 'my ca.pem' --source-ip 127.0.0.2 --connect-to ':443:[::1]:' --resolve each -6"
         );
     }
 

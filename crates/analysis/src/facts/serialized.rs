@@ -47,7 +47,7 @@ impl FactBuilder<'_> {
         };
         let first = measurement.intervals.first().filter(|first| first.failed == 0);
         let begins = measurement.measured_from_s > 0.0 && load.stages.is_empty();
-        let Some(first) = first.filter(|_| begins && f64::from(load.connections) > workers) else {
+        let Some(first) = first.filter(|_| begins && f64::from(load.concurrency()) > workers) else {
             return Ok(());
         };
         if named_times(measurement)?.len() > 1 {

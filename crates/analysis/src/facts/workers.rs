@@ -101,7 +101,7 @@ impl FactBuilder<'_> {
         let pace = (in_flight_s > 0.0).then(|| run.bytes.received as f64 / in_flight_s);
         let closed = workload.filter(|workload| workload.arrival == Arrival::Closed);
         let users = closed
-            .map(|workload| workload.visits.as_ref().map_or(workload.connections, |visits| visits.users));
+            .map(|workload| workload.visits.as_ref().map_or(workload.concurrency(), |visits| visits.users));
         let per_s = |count: f64| (run.elapsed_s > 0.0).then(|| count / run.elapsed_s);
         let page_us = run.pages.as_ref().and_then(|pages| pages.time_us.mean);
         let think_us =

@@ -307,7 +307,7 @@ mod tests {
     }
 
     fn users(user_profile: UserProfile, count_max: u32) -> Users {
-        Users::new(user_profile, &ThreadShare { thread: 0, threads: 1, budget: None }, count_max)
+        Users::new(user_profile, &ThreadShare { thread: 0, threads: 1, unit: 1, budget: None }, count_max)
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn a_report_is_given_away_after_the_start_that_is_due_with_it() {
         Some(Box::new(Report::new(&crate::results::recorder::Labels::default())))
     };
     let control = Control::new();
-    let share = ThreadShare { thread: 0, threads: 1, budget: None };
+    let share = ThreadShare { thread: 0, threads: 1, unit: 1, budget: None };
     Engine::new(&prepared.plan, &control, &share, Sim::new(server), exchange).run();
     // The reports count the starts before their end; the one at their end is on its way when they are given.
     assert_eq!(sent_when_given, [(1, 2), (2, 3), (3, 4), (4, 4)]);

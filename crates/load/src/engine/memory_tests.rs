@@ -67,7 +67,7 @@ fn growth_bytes(arrival: Arrival) -> u64 {
         spare.or_else(|| Some(Box::new(Report::new(&labels))))
     };
     let budget = (arrival == Arrival::Closed).then(|| Arc::new(AtomicU64::new(MANY)));
-    let share = ThreadShare { thread: 0, threads: 1, budget };
+    let share = ThreadShare { thread: 0, threads: 1, unit: 1, budget };
     Engine::new(&prepared.plan, &control, &share, Sim::new(moody()), exchange).run();
     assert_eq!(ended, MANY);
     resident_bytes().saturating_sub(few_bytes.unwrap())

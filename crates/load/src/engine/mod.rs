@@ -23,6 +23,8 @@ pub(crate) mod control;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]
+mod http2_tests;
+#[cfg(test)]
 mod list_tests;
 #[cfg(test)]
 mod memory_tests;
@@ -102,6 +104,9 @@ pub(crate) struct Engine<'p, N, X> {
     parked: VecDeque<(u64, u64)>,
     /// Connections whose server sends faster than one turn reads.
     unread: Vec<u64>,
+    /// Connections whose request is gathered and not written yet, with the moment since when it could have been sent,
+    /// where that counts.
+    gathered: Vec<(u64, Option<u64>)>,
     /// What is sent.
     targets: Targets<'p>,
     /// The last head of each target's responses.
@@ -163,6 +168,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             idle: plan.origins.iter().map(|_| VecDeque::with_capacity(kept_in_common)).collect(),
             parked: VecDeque::with_capacity(slots - open_max as usize + 1),
             unread: Vec::with_capacity(slots),
+            gathered: Vec::with_capacity(if N::GATHERS { slots } else { 0 }),
             targets: Targets::new(plan, open_max),
             head_cache: plan.templates.iter().map(|_| ResponseHeadCache::default()).collect(),
             // Ones, so that the kernel maps the memory now and not while the first response waits.
@@ -203,8 +209,10 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
                 break;
             }
             let (until_ns, precise) = self.next_wake();
+            self.record_gathered();
             let count = self.io.wait(until_ns, precise);
-            self.wake_ns = self.update_clock();
+            let now_ns = self.update_clock();
+            self.wake_ns = self.io.woke_ns(now_ns);
             self.check_stopped();
             for index in 0..count {
                 if self.load_end.is_some() {

@@ -93,6 +93,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         conn.started_ns = started_ns;
         conn.connect_delay_ns = started_ns.saturating_sub(conn.request.sendable_ns);
         let origin = &self.plan.origins[conn.origin];
+        if self.plan.script.is_some() {
+            self.io.set_owner(conn.request.user);
+        }
         match self.io.connect(slot, token(slot, conn.generation), origin) {
             Ok(()) => {
                 let now_ns = self.update_clock();
@@ -120,11 +123,11 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// Closes the socket of a slot; the slot stays in use.
     pub(super) fn disconnect(&mut self, slot: u32) {
         self.sample_closed(slot);
-        self.io.close(slot);
         let conn = &mut self.conns[slot as usize];
-        if std::mem::take(&mut conn.established) {
+        if self.io.ends_connection(slot, std::mem::take(&mut conn.established)) {
             self.recorder.connection_closed();
         }
+        self.io.close(slot);
         conn.content = None;
         conn.generation = conn.generation.wrapping_add(1);
     }
@@ -175,8 +178,14 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// The server closed a kept connection between requests: normal.
     pub(super) fn close_idle_by_peer(&mut self, slot: u32) {
-        self.recorder.report.connections.quiet_closes += 1;
+        self.count_quiet_close(slot);
         self.close(slot);
+    }
+
+    /// Counts a close between requests, once for all slots that share the connection.
+    pub(super) fn count_quiet_close(&mut self, slot: u32) {
+        let ends = self.io.ends_connection(slot, true);
+        self.recorder.report.connections.quiet_closes += u64::from(ends);
     }
 
     /// In closed arrival each user keeps a connection to each server at most: those of users who left are closed.

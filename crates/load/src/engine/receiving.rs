@@ -82,7 +82,10 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 Err(error) => {
                     self.update_clock();
                     if self.load_end.is_none() {
-                        self.connection_broken(slot, Failure::from_transfer(error));
+                        match error == SocketError::Refused && self.may_send_refused(slot) {
+                            true => self.send_again(slot),
+                            false => self.connection_broken(slot, Failure::from_transfer(error)),
+                        }
                     }
                     return;
                 }
@@ -163,7 +166,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     pub(super) fn connection_broken(&mut self, slot: u32, failure: Failure) {
         let has_started = self.conns[slot as usize].response.has_started();
         // A connection whose TLS broke was not closed between requests.
-        let closed = failure != Failure::Tls;
+        let closed = !matches!(failure, Failure::Tls | Failure::Protocol);
         match closed && !has_started && self.may_resend(slot) {
             true => self.resend(slot),
             false => self.fail(slot, failure, self.now_ns),
@@ -186,9 +189,20 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
             && self.targets.get(conn.request.template).idempotent
     }
 
-    /// Sends the request of a slot again, on a fresh connection.
+    /// Whether a request may be sent again that the server has refused to process (RFC 9113, section 8.7): once.
+    pub(super) fn may_send_refused(&self, slot: u32) -> bool {
+        let conn = &self.conns[slot as usize];
+        !conn.request.retried && !conn.response.has_started()
+    }
+
+    /// Sends the request of a slot again, on a fresh connection: the server had closed the one so far.
     pub(super) fn resend(&mut self, slot: u32) {
-        self.recorder.report.connections.quiet_closes += 1;
+        self.count_quiet_close(slot);
+        self.send_again(slot);
+    }
+
+    /// Sends the request of a slot again, on another connection.
+    pub(super) fn send_again(&mut self, slot: u32) {
         self.recorder.report.connections.resent += 1;
         let conn = &mut self.conns[slot as usize];
         let mut request = conn.request;

@@ -230,6 +230,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
 
     /// The connection took no more of a request.
     fn send_failed_with(&mut self, slot: u32, error: SocketError) {
+        if error == SocketError::Refused && self.may_send_refused(slot) {
+            return self.send_again(slot);
+        }
         let conn = &mut self.conns[slot as usize];
         if !conn.established {
             return self.fail(slot, Failure::from_connect(error), self.now_ns);
@@ -253,25 +256,64 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         conn.sent_ns = now_ns;
         if !conn.established {
             conn.established = true;
-            let mut established_ns = now_ns;
-            if let Handshake::Done { started_ns, ended_ns, resumed } = self.io.handshake(slot) {
-                (established_ns, conn.sent_ns) = (started_ns, ended_ns);
-                self.recorder.handshake_done(started_ns, ended_ns, resumed);
-            }
-            self.recorder.connection_opened(conn.started_ns, established_ns);
             conn.rx_timestamped = self.io.has_rx_timestamps(slot);
-            self.recorder.report.stamps.connections += u64::from(conn.rx_timestamped);
             if let Arrivals::Closed(users) = &mut self.arrivals {
                 users.connected(conn.request.user);
             }
-            self.sample_opened(slot);
+            if self.io.opens_connection(slot) {
+                self.record_opened(slot);
+            } else {
+                conn.responses_served = 1;
+            }
         }
         let conn = &self.conns[slot as usize];
         self.recorder.report.connections.reused += u64::from(conn.responses_served > 0);
-        if !conn.request.retried && conn.request.hops == 0 {
-            let delay_us = microseconds(sendable_ns, conn.connect_delay_ns.saturating_add(now_ns));
-            self.recorder.report.client_delay.record(delay_us);
+        let counts = !conn.request.retried && conn.request.hops == 0;
+        if N::GATHERS {
+            self.gathered.push((token(slot, conn.generation), counts.then_some(sendable_ns)));
+        } else if counts {
+            self.record_client_delay(slot, sendable_ns, now_ns);
         }
+    }
+
+    /// A connection carries its first request.
+    fn record_opened(&mut self, slot: u32) {
+        let conn = &mut self.conns[slot as usize];
+        let mut established_ns = self.now_ns;
+        if let Handshake::Done { started_ns, ended_ns, resumed } = self.io.handshake(slot) {
+            (established_ns, conn.sent_ns) = (started_ns, ended_ns);
+            self.recorder.handshake_done(started_ns, ended_ns, resumed);
+        }
+        self.recorder.connection_opened(conn.started_ns, established_ns);
+        self.recorder.report.stamps.connections += u64::from(conn.rx_timestamped);
+        self.sample_opened(slot);
+    }
+
+    fn record_client_delay(&mut self, slot: u32, sendable_ns: u64, sent_ns: u64) {
+        let connect_delay_ns = self.conns[slot as usize].connect_delay_ns;
+        let delay_us = microseconds(sendable_ns, connect_delay_ns.saturating_add(sent_ns));
+        self.recorder.report.client_delay.record(delay_us);
+    }
+
+    /// What was gathered is written now: its requests are sent from now on, and the time until now was our own delay.
+    pub(super) fn record_gathered(&mut self) {
+        if self.gathered.is_empty() {
+            return;
+        }
+        let sent_ns = self.io.now_ns();
+        for index in 0..self.gathered.len() {
+            let (gathered, sendable_ns) = self.gathered[index];
+            let slot = gathered as u32;
+            let conn = &mut self.conns[slot as usize];
+            if token(slot, conn.generation) != gathered {
+                continue;
+            }
+            conn.sent_ns = sent_ns;
+            if let Some(sendable_ns) = sendable_ns {
+                self.record_client_delay(slot, sendable_ns, sent_ns);
+            }
+        }
+        self.gathered.clear();
     }
 
     /// In closed arrival, the user's next request follows at once.

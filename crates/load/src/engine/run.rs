@@ -5,6 +5,7 @@ use crate::engine::connection_abort::ConnectionAbort;
 use crate::engine::control::Control;
 use crate::io::clock::monotonic_ns;
 use crate::io::epoll::{EpollIo, EventLoop};
+use crate::io::http2::Http2Io;
 use crate::io::rx_timestamps::RxTimestamps;
 use crate::plan::thread_share::ThreadShare;
 use crate::plan::{Plan, Prepared};
@@ -218,8 +219,9 @@ fn shares(plan: &Plan) -> Vec<ThreadShare> {
     // Open arrival knows each thread's requests by their numbers; closed arrival claims them from a shared budget.
     let budget = plan.closed_requests().map(|numbers| Arc::new(AtomicU64::new(numbers.end - numbers.start)));
     let (first, threads) = (plan.share.first_thread, plan.share.total_threads);
+    let unit = plan.share_unit();
     (first..first + plan.share.threads)
-        .map(|thread| ThreadShare { thread, threads, budget: budget.clone() })
+        .map(|thread| ThreadShare { thread, threads, unit, budget: budget.clone() })
         .collect()
 }
 
@@ -256,13 +258,28 @@ fn run_thread(
         let spare = from_merger.try_recv().ok().or_else(|| first.take());
         Some(spare.unwrap_or_else(|| Box::new(Report::new(&labels))))
     };
-    let io = EpollIo::new(event_loop, plan.tls.as_ref(), &plan.transport, plan.slots(share));
-    let mut engine = Engine::new(plan, control, share, io, exchange);
-    if let Some(at_ns) = barrier_slot.wait_for_start() {
-        engine.io_mut().set_start(at_ns);
-        sleep_then_spin_until(at_ns);
-        control.note_start(monotonic_ns());
-        engine.run();
+    let slots = plan.slots(share);
+    let io = EpollIo::new(event_loop, plan.tls.as_ref(), &plan.transport, slots);
+    match plan.http2_limits(share) {
+        None => {
+            let mut engine = Engine::new(plan, control, share, io, exchange);
+            if let Some(at_ns) = barrier_slot.wait_for_start() {
+                engine.io_mut().set_start(at_ns);
+                sleep_then_spin_until(at_ns);
+                control.note_start(monotonic_ns());
+                engine.run();
+            }
+        }
+        Some(limits) => {
+            let io = Http2Io::new(io, limits, slots);
+            let mut engine = Engine::new(plan, control, share, io, exchange);
+            if let Some(at_ns) = barrier_slot.wait_for_start() {
+                engine.io_mut().inner_mut().set_start(at_ns);
+                sleep_then_spin_until(at_ns);
+                control.note_start(monotonic_ns());
+                engine.run();
+            }
+        }
     }
 }
 

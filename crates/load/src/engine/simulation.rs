@@ -3,6 +3,7 @@
 
 use super::Engine;
 use crate::engine::control::Control;
+use crate::io::http2::Http2Io;
 use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
 use crate::io::origin::Origin;
 use crate::io::tcp_info::TcpReading;
@@ -47,6 +48,9 @@ pub(super) enum ServerAction {
 
 /// A server: for each visit, what it does and how many nanoseconds later.
 pub(super) type Server<'s> = Box<dyn FnMut(ServerRequest) -> Vec<(u64, ServerAction)> + 's>;
+
+/// A server that is given bytes as they come; it accepts as the other one does.
+pub(super) type BytesServer<'s> = Box<dyn FnMut(u64, u64, &[u8]) -> Vec<(u64, ServerAction)> + 's>;
 
 /// The requests that arrived whole, in order, each with the number of its connection.
 pub(super) type ReceivedRequests = Rc<RefCell<Vec<(u64, String)>>>;
@@ -110,6 +114,8 @@ pub(super) struct Sim<'s> {
     /// Bytes that the engine dropped unread.
     pub(super) discarded_bytes: Rc<Cell<u64>>,
     server: Server<'s>,
+    /// What answers bytes instead of requests, with the number of the connection and the time.
+    pub(super) bytes_server: Option<BytesServer<'s>>,
     sockets: BTreeMap<u32, Socket>,
     connections: u64,
     queue: BTreeSet<(u64, u64, u32, u64, Event)>,
@@ -132,6 +138,7 @@ impl<'s> Sim<'s> {
             received: ReceivedRequests::default(),
             discarded_bytes: Rc::default(),
             server,
+            bytes_server: None,
             sockets: BTreeMap::new(),
             connections: 0,
             queue: BTreeSet::new(),
@@ -158,6 +165,10 @@ impl<'s> Sim<'s> {
     fn visit(&mut self, slot: u32, connection: u64, request: u64) {
         let now_ns = self.now_ns.get();
         let acts = (self.server)(ServerRequest { connection, request, now_ns });
+        self.act(slot, connection, acts);
+    }
+
+    fn act(&mut self, slot: u32, connection: u64, acts: Vec<(u64, ServerAction)>) {
         for (delay_ns, act) in acts {
             let event = match act {
                 ServerAction::Accept => Event::Accept,
@@ -258,6 +269,15 @@ impl NetworkIo for Sim<'_> {
             _ => {}
         }
         let count = bytes.len().min(send_max);
+        if let Some(server) = &mut self.bytes_server {
+            let connection = socket.connection;
+            let acts = server(connection, self.now_ns.get(), &bytes[..count]);
+            self.act(slot, connection, acts);
+            if count < bytes.len() {
+                self.later(slot, connection, 10_000, Event::Writable);
+            }
+            return Ok(count);
+        }
         socket.outbox.extend_from_slice(&bytes[..count]);
         let connection = socket.connection;
         if count < bytes.len() {
@@ -449,14 +469,20 @@ pub(super) fn simulate_threads(workload: &Workload, sims: Vec<Sim<'_>>) -> Outco
     let labels = prepared.plan.labels();
     let mut intervals = vec![];
     for (thread, sim) in (0..threads).zip(sims) {
-        let share = ThreadShare { thread, threads, budget: budget.clone() };
+        let share = ThreadShare { thread, threads, unit: prepared.plan.share_unit(), budget: budget.clone() };
         let exchange = |full: Box<Report>| {
             merger.add(thread as usize, full);
             let mut spare = None;
             intervals.extend(merger.next_interval(&mut |_, used| spare = Some(used)));
             spare.or_else(|| Some(Box::new(Report::new(&labels))))
         };
-        Engine::new(&prepared.plan, &control, &share, sim, exchange).run();
+        match prepared.plan.http2_limits(&share) {
+            None => Engine::new(&prepared.plan, &control, &share, sim, exchange).run(),
+            Some(limits) => {
+                let io = Http2Io::new(sim, limits, prepared.plan.slots(&share));
+                Engine::new(&prepared.plan, &control, &share, io, exchange).run();
+            }
+        }
     }
     intervals.extend(std::iter::from_fn(|| merger.next_interval(&mut |_, _| {})));
     let end = merger.end().unwrap();

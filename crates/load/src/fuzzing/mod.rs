@@ -4,6 +4,10 @@
 //! The main one: a response means the same however the network cuts it into pieces (RFC 9112, section 2.2: a parser
 //! reads a sequence of octets). The rest: no panic, no hang, bounded memory.
 
+mod http2;
+
+pub use http2::http2;
+
 use crate::http::content_check::{BodyHandling, BufferPool, ResponseChecks};
 use crate::http::response::{CloseOutcome, FeedResult, HEAD_BYTES_MAX, Response, ResponseObserver};
 use crate::http::response_head::{ContentCoding, Framing, ResponseHead, ResponseHeadCache};

@@ -137,6 +137,11 @@ fn bodies_mean_the_same_however_they_are_cut() {
 }
 
 #[test]
+fn connections_of_http2_mean_the_same_however_they_are_cut() {
+    fuzz("http2", ROUNDS, http2);
+}
+
+#[test]
 fn chunks_mean_the_same_however_they_are_cut() {
     fuzz("chunked", ROUNDS, chunked);
 }

@@ -29,6 +29,14 @@ impl BlockingConnection {
         }
     }
 
+    /// The protocol that the server has chosen in the TLS handshake (ALPN).
+    pub(crate) fn chosen_protocol(&self) -> Option<&[u8]> {
+        match self {
+            Self::Tls(stream) => stream.conn.alpn_protocol(),
+            _ => None,
+        }
+    }
+
     /// The connection after the TLS handshake, if the server uses TLS. An error of rustls is wrapped in the returned
     /// error.
     pub(crate) fn with_tls(

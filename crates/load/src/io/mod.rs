@@ -4,6 +4,7 @@ pub(crate) mod blocking_connection;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
 pub(crate) mod epoll;
+pub(crate) mod http2;
 pub(crate) mod network_io;
 pub(crate) mod origin;
 pub mod ports;

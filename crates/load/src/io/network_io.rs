@@ -27,6 +27,10 @@ pub(crate) enum SocketError {
     Tls,
     /// The connection ended without close_notify: it may have been cut off.
     Truncated,
+    /// The peer broke the rules of HTTP/2.
+    Protocol,
+    /// The peer has not processed the request and never will: it may be sent again (RFC 9113, section 8.7).
+    Refused,
 }
 
 /// How far the TLS handshake of a connection is.
@@ -65,13 +69,30 @@ impl From<Errno> for SocketError {
 /// Clock and sockets of one engine thread. Sockets are named by the engine's slot numbers. All calls are
 /// non-blocking except [`NetworkIo::wait`]; readiness is reported once per edge, as epoll(7) defines it.
 pub(crate) trait NetworkIo {
+    /// Whether what is sent is gathered, and written when the engine waits.
+    const GATHERS: bool = false;
     /// Nanoseconds since the load began.
     fn now_ns(&self) -> u64;
     /// CPU time of this thread in nanoseconds.
     fn cpu_ns(&self) -> u64;
+    /// When the thread woke that handles what the last [`NetworkIo::wait`] gave; `now_ns` is the time after it.
+    fn woke_ns(&self, now_ns: u64) -> u64 {
+        now_ns
+    }
+    /// Whose the slots are that connect next: those of different owners share no connection.
+    fn set_owner(&mut self, _owner: u32) {}
     /// Begins a connection; whether it succeeds shows with the first `send`. What has to happen before it can carry
     /// a request (the lookup of a name, the handshake of TLS) goes on with every `send`, which is `AGAIN` until then.
     fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), SocketError>;
+    /// Whether the first request on the connection of a slot was that of the slot: where several share one, it is
+    /// counted once.
+    fn opens_connection(&self, _slot: u32) -> bool {
+        true
+    }
+    /// Whether closing a slot ends a connection that was counted; `established` is what the slot knows of it.
+    fn ends_connection(&self, _slot: u32, established: bool) -> bool {
+        established
+    }
     /// Whether the server's name is still being resolved for a connection.
     fn is_resolving(&self, slot: u32) -> bool;
     /// How far the TLS handshake of a connection is.

@@ -11,7 +11,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError,
-    RootCertStore, SignatureScheme,
+    PeerMisbehaved, RootCertStore, SignatureScheme,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -24,8 +24,12 @@ const SESSIONS_MAX: usize = 256;
 /// webpki's error for a server certificate that is a CA certificate.
 const OF_AN_AUTHORITY: &str = "CaUsedAsEndEntity";
 
-/// What connections are made with. Each engine thread makes its own of it by [`for_thread`].
-pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
+/// The protocols of ALPN: RFC 7301; RFC 9113, section 3.2.
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP2: &[u8] = b"h2";
+
+/// What connections are made with that speak this protocol. Each engine thread makes its own of it by [`for_thread`].
+pub(crate) fn config(options: &TlsOptions, protocol: &[u8]) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -49,7 +53,7 @@ pub(crate) fn config(options: &TlsOptions) -> Result<Arc<ClientConfig>> {
                 .hint("give the certificate with --cert"));
         }
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     if options.no_resumption {
         config.resumption = Resumption::disabled();
     }
@@ -265,6 +269,10 @@ pub(crate) fn explain(error: &Error) -> (String, &'static str) {
             "speaks no TLS: what it answers is not TLS".into(),
             "is it a port for plain HTTP? then load the http:// address of the same server",
         ),
+        // Apache answers so who offers what it does not speak.
+        Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol) => {
+            ("chooses another HTTP than was offered in the TLS handshake (ALPN)".into(), OTHER_HTTP)
+        }
         Error::PeerIncompatible(why) => {
             (format!("speaks another TLS than this client: {why:?}"), OTHER_VERSION)
         }
@@ -278,6 +286,8 @@ pub(crate) fn explain(error: &Error) -> (String, &'static str) {
 const OTHER_VERSION: &str =
     "TLS 1.2 and 1.3 are spoken here; see what the server speaks: openssl s_client -connect HOST:PORT";
 
+const OTHER_HTTP: &str = "it speaks another HTTP than was offered: give --http2, or leave --http2 out";
+
 /// What helps against an alert. RFC 8446, section 6.2.
 fn explain_alert(alert: AlertDescription) -> &'static str {
     match alert {
@@ -285,7 +295,7 @@ fn explain_alert(alert: AlertDescription) -> &'static str {
         AlertDescription::UnrecognisedName => {
             "it has no site of that name; load it by one that it has (--connect-to leads that name anywhere)"
         }
-        AlertDescription::NoApplicationProtocol => "it speaks no HTTP/1.1, and nothing else is spoken here",
+        AlertDescription::NoApplicationProtocol => OTHER_HTTP,
         AlertDescription::HandshakeFailure => {
             "it may want to know who calls (--cert FILE and --key FILE), or speak none of the ciphers offered; its error \
              log says more"

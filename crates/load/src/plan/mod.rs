@@ -1,6 +1,7 @@
 //! Prepares a workload for the engine, once: names resolved, request bytes built, limits raised.
 
 mod choice;
+mod connections;
 mod dynamic;
 pub(crate) mod probe;
 pub(crate) mod request_message;
@@ -18,17 +19,13 @@ pub(crate) use choice::Choice;
 pub(crate) use dynamic::Dynamic;
 
 use crate::http::content_check::ResponseChecks;
-use crate::io::descriptors;
-use crate::io::descriptors::DescriptorNeed;
 use crate::io::origin::{Endpoint, Origin, Origins, TcpEndpoint, authority, position};
-use crate::io::{ports, tls};
-use crate::plan::thread_share::ThreadShare;
+use crate::io::tls;
 use crate::schedule::rate_profile::RateProfile;
 use choice::ListRequests;
+use connections::{all_lanes, check_ports, lanes, lanes_per_connection};
 use rustls::ClientConfig;
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 use std::sync::Arc;
 use url::Url;
 use webdyno_model::transport::{TlsOptions, Transport};
@@ -44,8 +41,6 @@ const NAMES_MAX: usize = 64;
 const OTHER_NAMES: &str = "(other)";
 /// Highest rate that is believed to be meant.
 const RATE_PER_S_MAX: f64 = 10_000_000.0;
-/// Most connections of visitors that wait for the server to close first: theirs are mostly kept.
-const VISITORS_PARKED_MAX: u32 = 4096;
 /// Most engine threads.
 const THREADS_MAX: u32 = 256;
 /// Most redirects in a row that are believed to be meant.
@@ -143,13 +138,13 @@ impl Prepared {
     pub fn lower_to(&mut self, workload: &Workload) {
         let plan = &mut self.plan;
         plan.arrival = workload.arrival;
-        plan.stages.clone_from(&workload.stages);
+        plan.stages = stages_of(workload);
         plan.rate_profile = rate_profile_of(workload);
         if let (Some(script), Some(visits)) = (&mut plan.script, &workload.visits) {
             script.users = visits.users.clamp(1, script.users);
         }
-        plan.connections = workload.connections.clamp(1, plan.connections);
-        plan.share = LoadShare::whole(plan.share.threads.min(plan.connections));
+        plan.connections = lanes(workload.connections, plan.lanes_per_connection).clamp(1, plan.connections);
+        plan.share = LoadShare::whole(plan.share.threads.min(workload.connections.max(1)));
         plan.parked_max = plan.parked_max.min(plan.connections);
     }
 
@@ -212,7 +207,11 @@ pub(crate) struct Plan {
     pub(crate) rate_profile: Option<Arc<RateProfile>>,
     pub(crate) duration_ns: Option<u64>,
     pub(crate) requests: Option<u64>,
+    /// Requests that can be in flight: the connections, over HTTP/2 with their streams. The engine sees a connection in
+    /// each, and so does what follows here.
     pub(crate) connections: u32,
+    /// How many of them share a connection.
+    pub(crate) lanes_per_connection: u32,
     /// The engine threads: which of all that make the load.
     pub(crate) share: LoadShare,
     pub(crate) timeout_ns: u64,
@@ -265,114 +264,9 @@ impl Plan {
     /// Gets what one more server needs: TLS if it is the first that speaks it, and open files.
     fn prepare_new_origin(&mut self) -> Result<()> {
         if self.tls.is_none() && self.origins.iter().any(|origin| origin.server_name.is_some()) {
-            self.tls = Some(tls::config(&self.transport.tls)?);
+            self.tls = Some(tls::config(&self.transport.tls, protocol(&self.transport))?);
         }
         self.reserve_descriptors()
-    }
-
-    /// Makes room for the connections, as many as are surely open at once; more than that are open only as far as there
-    /// is room for them.
-    fn reserve_descriptors(&mut self) -> Result<()> {
-        if let Some(each) = self.script.as_ref().and_then(|script| script.connections_per_server) {
-            self.connections = self.connections.max(each.saturating_mul(self.origins.len() as u32));
-        }
-        let surely =
-            u64::from(self.share.part(self.connections_required())).min(self.requests.unwrap_or(u64::MAX));
-        let resolves = self.transport.resolve_each;
-        let need = DescriptorNeed { connections: surely, threads: u64::from(self.share.threads), resolves };
-        let fitting = descriptors::raise_limit(need)?;
-        let fitting = fitting.map_or(u32::MAX, |fitting| u32::try_from(fitting).unwrap_or(u32::MAX));
-        self.open_files_left = self.share.scaled(fitting);
-        let spare = self.open_files_left.saturating_sub(self.connections_max());
-        let parked_max = if self.script.is_some() { VISITORS_PARKED_MAX } else { u32::MAX };
-        self.parked_max = self.connections.min(spare).min(parked_max);
-        Ok(())
-    }
-
-    /// Connections that the load cannot do without: what visitors have more of are kept while they think, or shared.
-    fn connections_required(&self) -> u32 {
-        match (&self.script, self.arrival) {
-            (Some(script), Arrival::Closed) => self.connections.min(script.users),
-            _ => self.connections,
-        }
-    }
-
-    /// The requests of this machine's part in closed arrival, by their numbers; `None` without a bound on them.
-    pub(crate) fn closed_requests(&self) -> Option<Range<u64>> {
-        self.requests.filter(|_| self.arrival == Arrival::Closed).map(|requests| self.share.numbers(requests))
-    }
-
-    /// Connections that could be kept at once: in closed arrival a user may keep one to each server.
-    fn connections_wanted(&self) -> u32 {
-        match self.arrival {
-            // Of all visitors together.
-            _ if self.script.is_some() => self.connections,
-            Arrival::Closed => self.connections.saturating_mul(self.origins.len() as u32),
-            Arrival::Open { .. } => self.connections,
-        }
-    }
-
-    /// Most connections of all threads at once.
-    fn connections_max(&self) -> u32 {
-        // A user has one request at a time: with a connection for each user none waits for one.
-        self.connections_wanted()
-            .min(self.open_files_left)
-            .min(self.ports_left)
-            .max(self.connections_required())
-    }
-
-    /// What several servers mean for the connections, where there are too few of them to be kept.
-    fn connection_shortage_warning(&self) -> Option<String> {
-        let servers = self.origins.len();
-        if self.script.is_some() {
-            return (self.connections_max() < self.connections).then(|| {
-                format!(
-                    "visitors would have up to {} connections at once, and open files or half of the local ports (more \
-                     are searched for slowly) allow {}: beyond them idle ones are closed, and requests wait. To allow more \
-                     raise the limit (ulimit -n), or give further addresses of this machine (--source-ip)",
-                    self.connections,
-                    self.connections_max()
-                )
-            });
-        }
-        if servers < 2 || !self.keepalive {
-            return None;
-        }
-        if self.connections_max() < self.connections_wanted() {
-            return Some(format!(
-                "{servers} servers are loaded: up to {} connections would be kept, and open files allow {}. Beyond them a \
-                 connection is closed for each that is opened; to keep them all raise the limit (ulimit -n)",
-                self.connections_wanted(),
-                self.connections_max()
-            ));
-        }
-        let rate_is_set = matches!(self.arrival, Arrival::Open { .. });
-        let worthwhile_min = (servers as u32).saturating_mul(self.share.total_threads);
-        (rate_is_set && self.connections < worthwhile_min.saturating_mul(2)).then(|| {
-            format!(
-                "-c {} is the most connections to all {servers} servers together, on {} engine threads: where no kept one \
-                 leads to a request's server, one to another server is closed and a new one opened. Allow more with -c",
-                self.connections, self.share.total_threads
-            )
-        })
-    }
-
-    /// Most connections of a thread at once.
-    pub(crate) fn open_max(&self, share: &ThreadShare) -> u32 {
-        let connections_max = self.connections_max();
-        match &self.script {
-            // A thread with more users than another has more connections too.
-            Some(script) if self.arrival == Arrival::Closed && script.users > 0 => {
-                let (seats, users) = (u64::from(share.part(script.users)), u64::from(script.users));
-                u32::try_from((u64::from(connections_max) * seats).div_ceil(users)).unwrap_or(u32::MAX)
-            }
-            _ => share.part(connections_max),
-        }
-    }
-
-    /// Connection slots of a thread: those in use and those that are parked.
-    pub(crate) fn slots(&self, share: &ThreadShare) -> usize {
-        self.open_max(share) as usize + share.part(self.parked_max) as usize
     }
 }
 
@@ -425,11 +319,12 @@ pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Pr
         transport: workload.transport.clone(),
         names,
         arrival: workload.arrival,
-        stages: workload.stages.clone(),
+        stages: stages_of(workload),
         rate_profile: rate_profile_of(workload),
         duration_ns: workload.stop.duration_us.map(|us| us.saturating_mul(1000)),
         requests: workload.stop.requests,
-        connections: workload.connections,
+        connections: all_lanes(workload, script.as_ref()),
+        lanes_per_connection: lanes_per_connection(workload, script.as_ref()),
         share: share.unwrap_or_else(|| LoadShare::whole(thread_count(workload, script.as_ref()))),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
@@ -448,6 +343,20 @@ pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Pr
     Ok(Prepared { plan, warnings, alone_us: None })
 }
 
+/// How the level changes; in closed arrival it is in connections, and here in requests.
+fn stages_of(workload: &Workload) -> Vec<Stage> {
+    let by = match (workload.arrival, &workload.visits) {
+        (Arrival::Closed, None) => f64::from(workload.transport.streams()),
+        _ => 1.0,
+    };
+    workload.stages.iter().map(|stage| Stage { shape: stage.shape.scaled(by), ..*stage }).collect()
+}
+
+/// What ALPN offers.
+fn protocol(transport: &Transport) -> &'static [u8] {
+    if transport.http2_streams.is_some() { tls::HTTP2 } else { tls::HTTP1 }
+}
+
 /// How many engine threads the load has.
 fn thread_count(workload: &Workload, script: Option<&Script>) -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
@@ -455,24 +364,6 @@ fn thread_count(workload: &Workload, script: Option<&Script>) -> u32 {
     // A thread without a user has nothing to do.
     let users = script.filter(|_| workload.arrival == Arrival::Closed).map(|script| script.users);
     threads.clamp(1, workload.connections.min(users.unwrap_or(u32::MAX)).min(THREADS_MAX))
-}
-
-/// Whether there are local ports for the load: what may go wrong. An error when there are too few.
-fn check_ports(plan: &mut Plan, workload: &Workload) -> Result<Option<String>> {
-    let destinations: Vec<SocketAddr> = plan.origins.iter().filter_map(Origin::address).collect();
-    if plan.script.is_some() {
-        let ports = ports::available(&plan.transport, &destinations);
-        // connect(2) looks through the ports of one parity first (__inet_hash_connect in net/ipv4/inet_hashtables.c):
-        // when that half is taken each connection costs a search through all of it, milliseconds in which nothing else
-        // is done. Towards each server there are as many.
-        let servers = destinations.iter().collect::<BTreeSet<_>>().len() as u64;
-        let half = ports.map(|ports| (ports / 2).saturating_mul(servers));
-        let half = half.map_or(u32::MAX, |half| u32::try_from(half).unwrap_or(u32::MAX));
-        plan.ports_left = plan.share.scaled(half);
-    }
-    let connections = plan.share.part(plan.connections_required());
-    let surely = Workload { connections, ..workload.clone() };
-    ports::check(&surely, &destinations)
 }
 
 /// The rates of a load that changes them.
@@ -484,7 +375,10 @@ fn rate_profile_of(workload: &Workload) -> Option<Arc<RateProfile>> {
 /// How TLS is spoken, if a server speaks it. Files that cannot be used are reported also when nothing needs them yet.
 fn tls_config(workload: &Workload, secure: bool) -> Result<Option<Arc<ClientConfig>>> {
     match secure || workload.transport.tls != TlsOptions::default() {
-        true => tls::config(&workload.transport.tls).map(Some).map_err(with_path_hint),
+        true => {
+            let config = tls::config(&workload.transport.tls, protocol(&workload.transport));
+            config.map(Some).map_err(with_path_hint)
+        }
         false => Ok(None),
     }
 }
@@ -525,6 +419,15 @@ fn check(workload: &Workload) -> Result<()> {
     if workload.redirects_max > REDIRECTS_MAX {
         let message = format!("{} redirects in a row are not followed", workload.redirects_max);
         return refuse(&message, "give at most 50 with --redirects");
+    }
+    if workload.transport.http2_streams == Some(0) {
+        return refuse("0 streams carry no request", "give at least one with --streams");
+    }
+    if workload.transport.streams() > 1 && !workload.keepalive {
+        return refuse(
+            "a new connection for each request (--no-keepalive) carries one request, and --streams asks for more",
+            "leave one of them out",
+        );
     }
     crate::plan::session_templates::check(workload)?;
     check_expectations(workload)?;

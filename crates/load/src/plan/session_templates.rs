@@ -49,6 +49,13 @@ pub(crate) struct Script {
     pub(crate) discovers: bool,
 }
 
+/// Requests that a visitor can have in flight to one server: over HTTP/2 they share a connection, and as many as are
+/// asked for can.
+fn lanes_per_host(workload: &Workload, visits: &Visits) -> u32 {
+    let streams = workload.transport.http2_streams.filter(|streams| *streams > 1);
+    streams.unwrap_or(visits.connections_per_host)
+}
+
 /// Which session is next.
 #[derive(Debug)]
 pub(crate) enum SessionChoice {
@@ -135,8 +142,10 @@ impl Script {
             cookies: visits.cookies,
             cache: visits.cache,
             returning_fraction: visits.returning_fraction,
-            connections_per_host: visits.connections_per_host,
-            connections_per_server: visits.connections_per_server,
+            connections_per_host: lanes_per_host(workload, visits),
+            connections_per_server: visits.connections_per_server.map(|each| {
+                each.saturating_mul(lanes_per_host(workload, visits)) / visits.connections_per_host.max(1)
+            }),
             pages: vec![],
             captures: vec![],
             dynamic: dynamic.collect::<Result<_>>()?,
@@ -154,6 +163,13 @@ impl Script {
             script.sessions.push(SessionPlan { steps });
         }
         Ok(Some(script))
+    }
+
+    /// Requests that all visitors can have in flight, by the connections that they may have over HTTP/1.1.
+    pub(crate) fn lanes(&self, workload: &Workload) -> u32 {
+        let per_host = workload.visits.as_ref().map_or(1, |visits| visits.connections_per_host).max(1);
+        let lanes = u64::from(workload.connections) * u64::from(self.connections_per_host);
+        u32::try_from(lanes.div_ceil(u64::from(per_host))).unwrap_or(u32::MAX)
     }
 
     fn step(

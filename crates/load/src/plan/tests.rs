@@ -1,6 +1,7 @@
 //! What is refused, and the bytes that go over the wire.
 
 use super::*;
+use crate::plan::thread_share::ThreadShare;
 use webdyno_model::workload::{RequestSpec, Stop};
 
 fn spec(method: &str, url: &str) -> RequestSpec {
@@ -176,7 +177,8 @@ fn users_need_a_connection_each_and_keep_more_where_there_is_room() {
     assert_eq!(prepared.plan.connections_max(), 100);
     let [note] = prepared.warnings() else { panic!("{:?}", prepared.warnings()) };
     assert!(note.contains("up to 140 connections") && note.contains("open files allow 100"), "{note}");
-    let open_max = |thread| prepared.plan.open_max(&ThreadShare { thread, threads: 2, budget: None });
+    let open_max =
+        |thread| prepared.plan.open_max(&ThreadShare { thread, threads: 2, unit: 1, budget: None });
     assert_eq!((open_max(0), open_max(1)), (50, 50));
     // However low the limit, no user waits for a connection in closed arrival.
     prepared.plan.open_files_left = 10;

@@ -30,7 +30,8 @@ impl Failure {
         let errno = match error {
             SocketError::Dns => return Self::Dns,
             SocketError::Tls => return Self::Tls,
-            SocketError::Truncated => return Self::ClosedEarly,
+            SocketError::Truncated | SocketError::Refused => return Self::ClosedEarly,
+            SocketError::Protocol => return Self::Protocol,
             SocketError::Os(errno) => errno,
         };
         match errno {
@@ -52,6 +53,8 @@ impl Failure {
             SocketError::Dns => Self::Dns,
             SocketError::Tls => Self::Tls,
             SocketError::Truncated => Self::ClosedEarly,
+            SocketError::Protocol => Self::Protocol,
+            SocketError::Refused => Self::Reset,
             SocketError::Os(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
                 Self::Unreachable
             }

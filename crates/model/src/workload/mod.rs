@@ -279,6 +279,11 @@ impl From<StatusSet> for String {
 }
 
 impl Workload {
+    /// Most requests in flight at once, without visitors: over HTTP/2 a connection carries several.
+    pub fn concurrency(&self) -> u32 {
+        self.connections.saturating_mul(self.transport.streams())
+    }
+
     /// The workload as it may be written down: values of headers that carry secrets and the values of query parameters
     /// named like secrets are replaced. Bodies are never written.
     #[must_use]

@@ -131,7 +131,7 @@ fn arrival(workload: &Workload) -> String {
     };
     match (workload.arrival, &workload.visits) {
         (Arrival::Closed, None) => {
-            format!("{up_to}{}, closed loop", plural(u64::from(workload.connections), "concurrent request"))
+            format!("{up_to}{}, closed loop", plural(u64::from(workload.concurrency()), "concurrent request"))
         }
         (Arrival::Closed, Some(visits)) => {
             format!("{up_to}{}, closed loop; at most {most}", plural(u64::from(visits.users), "user"))

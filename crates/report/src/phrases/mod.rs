@@ -298,7 +298,7 @@ pub(crate) fn in_flight(run: &RunReport) -> Option<String> {
 fn unsent_requests(run: &RunReport) -> Option<(u64, u64)> {
     // The parts of a page wait for a connection of their visitor.
     let workload = run.workload.as_ref().filter(|workload| workload.visits.is_none())?;
-    let connections = u64::from(workload.connections);
+    let connections = u64::from(workload.concurrency());
     let unsent = run.requests.in_flight_at_end.checked_sub(connections).filter(|unsent| *unsent > 0)?;
     matches!(workload.arrival, Arrival::Open { .. }).then_some((unsent, connections))
 }

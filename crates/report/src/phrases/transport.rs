@@ -7,6 +7,16 @@ use webdyno_model::transport::{AddressFamily, Transport};
 /// A line for each thing that is not as usual.
 pub(crate) fn transport(transport: &Transport) -> Vec<String> {
     let mut lines = vec![];
+    match transport.http2_streams {
+        None => {}
+        Some(1) => lines.push("HTTP/2, one request at a time on each connection".into()),
+        Some(streams) => {
+            lines.push(format!(
+                "HTTP/2, up to {} on each connection",
+                plural(streams.into(), "concurrent request")
+            ));
+        }
+    }
     if let Some(path) = &transport.unix_socket {
         lines.push(format!("all connections go to the unix socket {}", path.display()));
     }
@@ -58,10 +68,12 @@ mod tests {
             unix_socket: Some("/run/x".into()),
             resolve_each: true,
             address_family: AddressFamily::Ipv6,
+            http2_streams: Some(10),
             ..Transport::default()
         };
         let lines = transport(&unusual);
-        assert_eq!(lines.len(), 4, "{lines:?}");
-        assert_eq!(lines[1], "2 source addresses in turn, 127.0.0.2 to 127.0.0.3");
+        assert_eq!(lines.len(), 5, "{lines:?}");
+        assert_eq!(lines[0], "HTTP/2, up to 10 concurrent requests on each connection");
+        assert_eq!(lines[2], "2 source addresses in turn, 127.0.0.2 to 127.0.0.3");
     }
 }

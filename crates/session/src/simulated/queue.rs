@@ -58,7 +58,7 @@ impl QueueLoad {
         let (gap_s, is_poisson, first) = match workload.arrival {
             Arrival::Open { rate_per_s, poisson } => (Some(1.0 / rate_per_s), poisson, vec![0.0]),
             Arrival::Closed => {
-                let users = visits.map_or(workload.connections, |visits| visits.users);
+                let users = visits.map_or(workload.concurrency(), |visits| visits.users);
                 let within = think_s.max(0.1);
                 (None, false, (0..users).map(|_| uniform(&mut random) * within).collect())
             }

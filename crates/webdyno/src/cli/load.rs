@@ -9,6 +9,7 @@ use clap::Args;
 use webdyno_load::workload::file;
 use webdyno_load::workload::file::{Draft, Settings, request_name};
 use webdyno_model::objective::Objective;
+use webdyno_model::transport::Transport;
 use webdyno_model::workload::{Clock, Expectation, RequestSpec, StatusSet, Stop, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -145,11 +146,13 @@ impl LoadArgs {
 
     /// The workload for measurements that end when enough was seen.
     pub fn workload_until(&self, draft: &Draft, stop: Stop) -> Result<Workload> {
+        let workload = draft.workload(stop)?;
+        let http2_streams = workload.transport.http2_streams;
         Ok(Workload {
             threads: self.threads,
             clock: self.clock,
-            transport: self.transport.transport(),
-            ..draft.workload(stop)?
+            transport: Transport { http2_streams, ..self.transport.transport() },
+            ..workload
         })
     }
 
@@ -171,6 +174,8 @@ impl LoadArgs {
         set(&mut settings.seed, &self.seed);
         set(&mut settings.poisson, &self.poisson.then_some(true));
         set(&mut settings.keepalive, &self.no_keepalive.then_some(false));
+        set(&mut settings.http2, &self.transport.http2.then_some(true));
+        set(&mut settings.streams, &self.transport.streams);
         settings.expect.extend(self.expect.iter().cloned());
         self.visits.apply_flags(settings);
         settings.connections_allowed = open_file_connections_max(self.threads);

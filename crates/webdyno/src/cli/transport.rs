@@ -6,6 +6,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use webdyno_model::transport::{AddressFamily, ConnectTo, TlsOptions, Transport};
 
+/// Most concurrent requests on a connection; servers allow 100 or so.
+const STREAMS_MAX: u64 = 10_000;
+
 /// How connections come about.
 #[derive(Debug, Clone, Default, Args)]
 pub struct TransportArgs {
@@ -24,6 +27,15 @@ pub struct TransportArgs {
     /// Full TLS handshake for each connection, no session resumption
     #[arg(long)]
     pub no_tls_resumption: bool,
+    /// Speak HTTP/2: over TLS by ALPN, else with prior knowledge
+    #[arg(long)]
+    pub http2: bool,
+    /// Concurrent requests on each connection of --http2 [default: 1]
+    ///
+    /// -c stays the number of connections: connections x streams requests are in flight. A visitor has one connection to
+    /// each host, and this is the maximum of its concurrent requests there
+    #[arg(long, value_name = "N", value_parser = super::whole::<u32>(1..=STREAMS_MAX, "10"), allow_negative_numbers = true)]
+    pub streams: Option<u32>,
     /// Connect to the unix socket PATH instead of the host of the URL
     #[arg(long, value_name = "PATH", conflicts_with_all = ["source_ip", "connect_to", "resolve", "ipv4", "ipv6"])]
     pub unix_socket: Option<PathBuf>,
@@ -76,6 +88,8 @@ impl TransportArgs {
                 (_, true) => AddressFamily::Ipv6,
                 _ => AddressFamily::Any,
             },
+            // What flags and file say together.
+            http2_streams: None,
         }
     }
 }

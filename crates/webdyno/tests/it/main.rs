@@ -21,6 +21,7 @@ mod extent;
 mod fitting;
 mod guide;
 mod harm_guard;
+mod http2;
 mod interrupted;
 mod kills;
 mod lab_hosts;

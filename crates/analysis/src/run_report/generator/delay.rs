@@ -47,7 +47,7 @@ pub(super) fn fault(measurement: &Measurement, run: &RunReport) -> Result<Option
 
 fn requests_min(run: &RunReport) -> u64 {
     let closed = run.workload.as_ref().filter(|workload| workload.arrival == Arrival::Closed);
-    let connections = closed.map_or(0, |workload| u64::from(workload.connections));
+    let connections = closed.map_or(0, |workload| u64::from(workload.concurrency()));
     REQUESTS_MIN.max(REQUESTS_PER_CONNECTION_MIN * connections)
 }
 

@@ -112,7 +112,7 @@ fn costs_nothing(run: &RunReport, busiest: Option<f64>) -> bool {
     let Some(workload) = &run.workload else { return false };
     let ended_per_us = (run.requests.completed + run.requests.failed) as f64 / (run.elapsed_s * 1e6);
     let waiting = run.client_delay_us.mean.map(|delay_us| ended_per_us * delay_us);
-    let users_max = WAITING_USERS_FRACTION_MAX * f64::from(workload.connections);
+    let users_max = WAITING_USERS_FRACTION_MAX * f64::from(workload.concurrency());
     let hardly_any =
         workload.arrival != Arrival::Closed || waiting.is_some_and(|waiting| waiting <= users_max);
     hardly_any && busiest.is_some_and(|busiest| busiest <= HELD_UP_FRACTION_MAX)

@@ -13,7 +13,9 @@ use crate::http::content_check::{BodyCheck, BodyHandling, BufferPool, ResponseCh
 use crate::http::response::{CloseOutcome, FeedResult, HEAD_BYTES_MAX, Response, ResponseObserver};
 use crate::http::response_head::{ResponseHead, ResponseHeadCache, header_text, header_value};
 use crate::io::blocking_connection::{BlockingConnection, connect as dial};
+use crate::io::http2::blocking::{Http2Error, Http2Stream};
 use crate::io::origin::{Endpoint, Origin};
+use crate::io::tls::HTTP2;
 use crate::plan::{Plan, Prepared, Redirect, Template, is_redirect};
 use crate::results::failure::Failure;
 use rustix::io::Errno;
@@ -126,6 +128,7 @@ fn follow_chain(
                 None => error,
             })
         })?;
+        let few_streams = exchange.few_streams_warning(origin, plan.lanes_per_connection);
         let followed = match hops < plan.redirects_max && !exchange.timed_out {
             true => exchange.redirected(template),
             false => None,
@@ -134,6 +137,11 @@ fn follow_chain(
             url: template.url().clone(),
             body: exchange.capture.content.take().and_then(BodyCheck::kept),
         };
+        if let Some(text) = few_streams {
+            prepared.warn(text);
+        }
+        let plan = &prepared.plan;
+        let template = next.as_ref().unwrap_or_else(|| &plan.templates[number]);
         let Some(redirect) = followed else {
             let document = document(&mut exchange, template);
             return Ok((exchange.result(), document));
@@ -245,6 +253,8 @@ struct Exchange {
     first: Vec<u8>,
     timed_out: bool,
     time: Option<Duration>,
+    /// Most streams at once that a server of HTTP/2 allows on a connection.
+    streams_max: Option<u32>,
     capture: ProbeCapture,
 }
 
@@ -289,6 +299,7 @@ impl Exchange {
             first: vec![],
             timed_out: false,
             time: None,
+            streams_max: None,
             capture: ProbeCapture { keeps, ..ProbeCapture::default() },
         }
     }
@@ -327,6 +338,10 @@ impl Exchange {
                 let hint = format!("see what it answers: curl -v {}/", origin.url());
                 Err(UserError::cannot_run(message).hint(hint))
             }
+            Err(ExchangeError::NotHttp2(cause)) => {
+                let message = format!("{} {cause}", origin.display_name());
+                Err(UserError::cannot_run(message).hint("leave --http2 out to load it over HTTP/1.1"))
+            }
             Err(ExchangeError::Tls(error)) => {
                 let (cause, hint) = crate::io::tls::explain(&error);
                 let message = format!("{} {cause}", origin.display_name());
@@ -343,15 +358,35 @@ impl Exchange {
         plan: &Plan,
     ) -> std::result::Result<(), ExchangeError> {
         connection.set_timeouts(self.time_left()?).map_err(exchange_error)?;
-        let mut stream =
+        let secure = origin.server_name.is_some();
+        let stream =
             connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(exchange_error)?;
+        if plan.transport.http2_streams.is_none() {
+            return self.converse(&mut { stream }, |stream| stream, template);
+        }
+        if secure && stream.chosen_protocol() != Some(HTTP2) {
+            return Err(ExchangeError::NotHttp2("does not choose HTTP/2 in the TLS handshake (ALPN)"));
+        }
+        let mut stream = Http2Stream::new(stream, secure);
+        let done = self.converse(&mut stream, Http2Stream::stream, template);
+        self.streams_max = stream.streams_max();
+        done
+    }
+
+    /// Sends and receives on a connection that is established; `socket` is what can be given a timeout.
+    fn converse<S: Read + Write>(
+        &mut self,
+        stream: &mut S,
+        socket: impl Fn(&S) -> &BlockingConnection,
+        template: &Template,
+    ) -> std::result::Result<(), ExchangeError> {
         let mut memory = ResponseHeadCache::default();
         let mut buffer = vec![0; HEAD_BYTES_MAX];
         for part in template.parts() {
             stream.write_all(part).map_err(exchange_error)?;
         }
         loop {
-            stream.set_timeouts(self.time_left()?).map_err(exchange_error)?;
+            socket(stream).set_timeouts(self.time_left()?).map_err(exchange_error)?;
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 got => got.map_err(exchange_error)?,
@@ -375,6 +410,16 @@ impl Exchange {
                 Err(_) => return Err(ExchangeError::Protocol("does not answer in HTTP/1")),
             }
         }
+    }
+
+    /// That requests will wait for streams, where the server allows fewer than are asked for.
+    fn few_streams_warning(&self, origin: &Origin, streams: u32) -> Option<String> {
+        let most = self.streams_max.filter(|most| *most < streams)?;
+        Some(format!(
+            "{} allows {most} concurrent streams on a connection, and {streams} are asked for: requests beyond them wait \
+             in the generator. Give more connections (-c), or --streams {most}",
+            origin.display_name()
+        ))
     }
 
     /// The time that is left, which the system wants to be above zero.
@@ -408,6 +453,8 @@ enum ExchangeError {
     TimedOut,
     /// What the server did, worded to follow its name.
     Protocol(&'static str),
+    /// It was to speak HTTP/2: what it did instead, worded to follow its name.
+    NotHttp2(&'static str),
     /// TLS failed.
     Tls(Box<rustls::Error>),
 }
@@ -417,6 +464,11 @@ fn exchange_error(error: std::io::Error) -> ExchangeError {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => return ExchangeError::TimedOut,
         ErrorKind::UnexpectedEof => return ExchangeError::Protocol("closed the connection within TLS"),
         _ => {}
+    }
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Http2Error>()) {
+        Some(Http2Error::Http1) => return ExchangeError::NotHttp2("answers HTTP/2 in HTTP/1"),
+        Some(Http2Error::Rules) => return ExchangeError::Protocol("breaks the rules of HTTP/2"),
+        None => {}
     }
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => ExchangeError::Tls(Box::new(error.clone())),

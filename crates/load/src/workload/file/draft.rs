@@ -5,6 +5,7 @@ use crate::workload::urls::UrlList;
 use std::collections::{BTreeMap, BTreeSet};
 use url::Url;
 use webdyno_model::objective::Objective;
+use webdyno_model::transport::Transport;
 use webdyno_model::workload::stage;
 use webdyno_model::workload::stage::{StageDraft, Unit};
 use webdyno_model::workload::visit::{
@@ -43,6 +44,9 @@ pub struct Settings {
     pub timeout_us: Option<u64>,
     pub connections: Option<u32>,
     pub keepalive: Option<bool>,
+    pub http2: Option<bool>,
+    /// Requests in flight on each connection of HTTP/2.
+    pub streams: Option<u32>,
     pub redirects_max: Option<u32>,
     pub cookies: Option<bool>,
     pub cache: Option<bool>,
@@ -156,6 +160,10 @@ impl Draft {
             redirects_max: settings.redirects_max.unwrap_or(redirects),
             visits,
             list: self.list.clone(),
+            transport: Transport {
+                http2_streams: (settings.http2 == Some(true)).then(|| settings.streams.unwrap_or(1)),
+                ..Transport::default()
+            },
             ..Workload::default()
         };
         if let Some(written) = self.stages(&workload)? {
@@ -226,6 +234,12 @@ impl Draft {
             return refuse(
                 "there is nothing to load",
                 "write a request, a page or a session: docs/workload.md",
+            );
+        }
+        if settings.streams.is_some() && settings.http2 != Some(true) {
+            return refuse(
+                "streams are of HTTP/2, and the load speaks HTTP/1.1",
+                "give --http2 with --streams, or write http2 = true",
             );
         }
         if settings.users.is_some() && settings.rate_per_s.is_some() {

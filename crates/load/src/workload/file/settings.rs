@@ -17,6 +17,8 @@ const RATE_MAX: f64 = 1e7;
 const REDIRECTS_MAX: u32 = 50;
 /// Most connections to one host; a browser has 6.
 const PER_HOST_MAX: u32 = 256;
+/// Most requests in flight on a connection of HTTP/2; as `--streams`.
+const STREAMS_MAX: u32 = 10_000;
 /// Weights above this are believed to be mistakes.
 const WEIGHT_MAX: f64 = 1e9;
 
@@ -35,6 +37,8 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "timeout",
     "connections",
     "keepalive",
+    "http2",
+    "streams",
     "redirects",
     "cookies",
     "cache",
@@ -91,6 +95,8 @@ pub(super) fn read(
     set(&mut into.timeout_us, top.read("timeout", Value::time_us)?);
     set(&mut into.connections, top.read("connections", |value| value.u32_in(1..=CONCURRENCY_MAX))?);
     set(&mut into.keepalive, top.read("keepalive", Value::flag)?);
+    set(&mut into.http2, top.read("http2", Value::flag)?);
+    set(&mut into.streams, top.read("streams", |value| value.u32_in(1..=STREAMS_MAX))?);
     set(&mut into.redirects_max, top.read("redirects", |value| value.u32_in(0..=REDIRECTS_MAX))?);
     set(&mut into.cookies, top.read("cookies", Value::flag)?);
     set(&mut into.cache, top.read("cache", Value::flag)?);

@@ -121,9 +121,7 @@ fn settings(workload: &Workload) -> String {
     if workload.timeout_us != usual.timeout_us {
         line(&mut text, "timeout", &time(workload.timeout_us));
     }
-    if !workload.keepalive {
-        line(&mut text, "keepalive", "false");
-    }
+    write_connections(&mut text, workload);
     if workload.seed != usual.seed {
         line(&mut text, "seed", &workload.seed.to_string());
     }
@@ -150,6 +148,16 @@ fn settings(workload: &Workload) -> String {
         write_stage(&mut text, stage, level);
     }
     text
+}
+
+fn write_connections(text: &mut String, workload: &Workload) {
+    if !workload.keepalive {
+        line(text, "keepalive", "false");
+    }
+    if let Some(streams) = workload.transport.http2_streams {
+        line(text, "http2", "true");
+        line(text, "streams", &streams.to_string());
+    }
 }
 
 fn write_visits(text: &mut String, visits: &Visits) {

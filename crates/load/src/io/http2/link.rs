@@ -1,0 +1,84 @@
+//! A connection that slots share, and the connections that a slot may join.
+
+use super::connection::Connection;
+use crate::io::network_io::SocketError;
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LinkState {
+    /// Its preface was not sent.
+    Connecting,
+    Open,
+    /// It could not be established.
+    Failed(SocketError),
+    /// It was open, and is over.
+    Ended,
+}
+
+/// A connection and what the layer knows of it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    pub(super) state: LinkState,
+    pub(super) key: GroupKey,
+    /// Further slots may join it.
+    pub(super) is_grouped: bool,
+    /// Slots that are on it.
+    pub(super) slots: u32,
+    /// The slot whose request was the first on it.
+    pub(super) opener: Option<u32>,
+    /// It is in the list of those with something to be written.
+    pub(super) is_dirty: bool,
+    /// Reads that gave something.
+    pub(super) reads: u64,
+    /// The peer's close was signalled.
+    pub(super) hangup: bool,
+    /// A write failed: what can still be read is all there is.
+    pub(super) send_failed: bool,
+}
+
+impl Link {
+    pub(super) fn new(key: GroupKey, secure: bool) -> Self {
+        Self {
+            connection: Connection::new(secure),
+            state: LinkState::Connecting,
+            key,
+            is_grouped: true,
+            slots: 0,
+            opener: None,
+            is_dirty: false,
+            reads: 0,
+            hangup: false,
+            send_failed: false,
+        }
+    }
+}
+
+/// Whose connections, to which server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct GroupKey {
+    /// The visitor; different ones share no connection.
+    pub(super) owner: u32,
+    /// The address of the plan's server, which stays where it is.
+    pub(super) origin: usize,
+}
+
+/// The connections that a slot may join.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    pub(super) links: Vec<u32>,
+    turn: usize,
+}
+
+impl Group {
+    /// The next one, in turn, that has room for one more slot.
+    pub(super) fn next_with_room(&mut self, links: &[Option<Box<Link>>], slots_max: u32) -> Option<u32> {
+        let count = self.links.len();
+        let has_room =
+            |number: u32| links[number as usize].as_ref().is_some_and(|link| link.slots < slots_max);
+        let step = (0..count).find(|step| has_room(self.links[(self.turn + step) % count]))?;
+        let chosen = (self.turn + step) % count;
+        self.turn = chosen + 1;
+        Some(self.links[chosen])
+    }
+}

@@ -1,0 +1,193 @@
+//! A request of the engine, which is one of HTTP/1.1, as the header block of HTTP/2: RFC 9113, section 8.3.1.
+//!
+//! The engine sends the same bytes again and again: their block is kept, and valid as long as the table of HPACK does
+//! not change, which it only does while fields are new.
+
+use super::hpack::{Encoder, Indexing};
+use crate::io::network_io::SocketError;
+
+/// Requests of a connection whose blocks are kept.
+const KEPT_MAX: usize = 8;
+/// Longer heads are encoded each time.
+const KEPT_BYTES_MAX: usize = 2048;
+
+/// What was encoded.
+#[derive(Debug, Default)]
+struct Kept {
+    /// The head as the engine gave it.
+    head: Vec<u8>,
+    block: Vec<u8>,
+    version: u64,
+    facts: RequestFacts,
+}
+
+/// What the connection needs to know of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct RequestFacts {
+    /// Bytes of the head, blank line included.
+    pub(super) head_bytes: usize,
+    /// Bytes of the body that follows.
+    pub(super) body_bytes: u64,
+    pub(super) is_head_request: bool,
+}
+
+/// Encodes the requests of one connection.
+#[derive(Debug, Default)]
+pub(super) struct RequestEncoder {
+    encoder: Encoder,
+    kept: Vec<Kept>,
+    next: usize,
+    block: Vec<u8>,
+    name: Vec<u8>,
+}
+
+impl RequestEncoder {
+    /// The peer accepts a table of this size.
+    pub(super) fn limit_table(&mut self, bytes: usize) {
+        self.encoder.limit_table(bytes);
+    }
+
+    /// The block of the request at the start of `bytes`. An error when its head is not complete, or none.
+    pub(super) fn encode(
+        &mut self,
+        bytes: &[u8],
+        secure: bool,
+    ) -> Result<(&[u8], RequestFacts), SocketError> {
+        let version = self.encoder.version();
+        let known =
+            self.kept.iter().position(|kept| kept.version == version && bytes.starts_with(&kept.head));
+        if let Some(index) = known {
+            let kept = &self.kept[index];
+            return Ok((&kept.block, kept.facts));
+        }
+        self.block.clear();
+        self.encoder.begin(&mut self.block);
+        let facts = self.encode_head(bytes, secure).ok_or(SocketError::Protocol)?;
+        // One that changed the table is encoded once more, when the table is as it will stay.
+        if self.encoder.version() == version && facts.head_bytes <= KEPT_BYTES_MAX {
+            if self.kept.len() < KEPT_MAX {
+                self.kept.push(Kept::default());
+            }
+            let index = self.next % self.kept.len();
+            self.next = index + 1;
+            let kept = &mut self.kept[index];
+            kept.head.clear();
+            kept.head.extend_from_slice(&bytes[..facts.head_bytes]);
+            kept.block.clone_from(&self.block);
+            (kept.version, kept.facts) = (version, facts);
+        }
+        Ok((&self.block, facts))
+    }
+
+    fn encode_head(&mut self, bytes: &[u8], secure: bool) -> Option<RequestFacts> {
+        let head_bytes = memchr::memmem::find(bytes, b"\r\n\r\n")? + 4;
+        let (first, fields) = bytes[..head_bytes - 2].split_at(memchr::memchr(b'\n', bytes)? + 1);
+        let mut words = first.trim_ascii_end().splitn(3, |&byte| byte == b' ');
+        let (method, target) = (words.next()?, words.next()?);
+        let host = lines(fields).find(|(name, _)| name.eq_ignore_ascii_case(b"host"));
+        let (encoder, block) = (&mut self.encoder, &mut self.block);
+        encoder.field(b":method", method, Indexing::Yes, block);
+        encoder.field(b":scheme", if secure { b"https" } else { b"http" }, Indexing::Yes, block);
+        if let Some((_, host)) = host {
+            encoder.field(b":authority", host, Indexing::Yes, block);
+        }
+        encoder.field(b":path", target, Indexing::No, block);
+        let mut body_bytes = 0;
+        for (name, value) in lines(fields) {
+            self.name.clear();
+            self.name.extend(name.iter().map(u8::to_ascii_lowercase));
+            if is_of_the_connection(&self.name, value) {
+                continue;
+            }
+            if self.name == b"content-length" {
+                body_bytes = std::str::from_utf8(value).ok()?.parse().ok()?;
+            }
+            encoder.field(&self.name, value, indexing(&self.name), block);
+        }
+        Some(RequestFacts { head_bytes, body_bytes, is_head_request: method == b"HEAD" })
+    }
+}
+
+/// The fields of a head.
+fn lines(fields: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let line = |line: &'_ [u8]| -> Option<(usize, usize)> {
+        let colon = memchr::memchr(b':', line)?;
+        Some((colon, line.len()))
+    };
+    fields.split(|&byte| byte == b'\n').filter_map(move |text| {
+        let (colon, _) = line(text)?;
+        Some((&text[..colon], text[colon + 1..].trim_ascii()))
+    })
+}
+
+/// Fields that speak of one HTTP/1.1 connection, or that became a pseudo header: section 8.2.2.
+fn is_of_the_connection(name: &[u8], value: &[u8]) -> bool {
+    match name {
+        b"host" | b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade"
+        | b"http2-settings" => true,
+        b"te" => !value.eq_ignore_ascii_case(b"trailers"),
+        _ => false,
+    }
+}
+
+fn indexing(name: &[u8]) -> Indexing {
+    match name {
+        b"authorization" | b"proxy-authorization" => Indexing::Never,
+        b"cookie" | b"content-length" | b"if-none-match" | b"if-modified-since" | b"referer" => Indexing::No,
+        _ => Indexing::Yes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hpack::Decoder;
+    use super::*;
+
+    fn check(head: &str, expected: &str, body_bytes: u64) {
+        let head = head.replace('\n', "\r\n");
+        let (mut encoder, mut decoder) = (RequestEncoder::default(), Decoder::default());
+        let mut blocks = vec![];
+        for _ in 0..3 {
+            let (block, facts) = encoder.encode(head.as_bytes(), true).unwrap();
+            assert_eq!((facts.head_bytes, facts.body_bytes), (head.len(), body_bytes), "{head}");
+            let mut text = String::new();
+            let add = |name: &[u8], value: &[u8]| {
+                text.push_str(&format!(
+                    "{}={}|",
+                    String::from_utf8_lossy(name),
+                    String::from_utf8_lossy(value)
+                ));
+            };
+            decoder.decode(block, 65_536, add).unwrap();
+            assert_eq!(text, expected, "{head}");
+            blocks.push(block.to_vec());
+        }
+        assert!(blocks[1].len() <= blocks[0].len() && blocks[1] == blocks[2]);
+    }
+
+    #[test]
+    fn a_head_becomes_pseudo_headers_and_fields_in_lower_case() {
+        check(
+            "GET /a?b HTTP/1.1\nHost: x:1\nUser-Agent: w\nConnection: keep-alive\nTE: gzip\n\n",
+            ":method=GET|:scheme=https|:authority=x:1|:path=/a?b|user-agent=w|",
+            0,
+        );
+        check(
+            "POST / HTTP/1.1\nAccept: */*\nContent-Length: 7\nTE: trailers\nAuthorization: Basic abc\n\n",
+            ":method=POST|:scheme=https|:path=/|accept=*/*|content-length=7|te=trailers|authorization=Basic abc|",
+            7,
+        );
+    }
+
+    #[test]
+    fn what_is_no_whole_head_is_an_error() {
+        for head in [
+            "GET / HTTP/1.1\r\nHost: x\r\n",
+            "GET\r\n\r\n",
+            "",
+            "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        ] {
+            assert!(RequestEncoder::default().encode(head.as_bytes(), false).is_err(), "{head:?}");
+        }
+    }
+}
