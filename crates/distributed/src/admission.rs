@@ -2,7 +2,7 @@
 
 use std::fmt;
 use url::Url;
-use webdyno_model::workload::{Arrival, Workload};
+use webdyno_model::workload::{Arrival, Workload, stage};
 use webdyno_model::{Result, UserError};
 
 /// The limits of a worker, which no plan can exceed.
@@ -75,11 +75,13 @@ impl Limits {
             (Some(_), Arrival::Closed) => {
                 Err("a closed loop has no rate that could be limited, and this worker limits rates".into())
             }
-            (Some(most), Arrival::Open { rate_per_s, .. }) if rate_per_s * fraction > most => Err(format!(
-                "its part has {:.0} starts/s, and this worker allows {most}",
-                rate_per_s * fraction
-            )),
-            _ => Ok(()),
+            (Some(most), Arrival::Open { rate_per_s, .. }) => {
+                // What is written down as the highest rate of its stages need not be that.
+                let highest = rate_per_s.max(stage::highest(&workload.stages)) * fraction;
+                let refused = || format!("its part has {highest:.0} starts/s, and this worker allows {most}");
+                (highest <= most).then_some(()).ok_or_else(refused)
+            }
+            (None, _) => Ok(()),
         }
     }
 
@@ -121,6 +123,7 @@ impl Limits {
 mod tests {
     use super::*;
     use webdyno_model::transport::ConnectTo;
+    use webdyno_model::workload::stage::{Shape, Stage};
     use webdyno_model::workload::{RequestSpec, Stop};
 
     fn workload(url: &str) -> Workload {
@@ -138,7 +141,11 @@ mod tests {
         let mut led_away = workload("http://localhost/");
         led_away.transport.connect_to = vec![away];
         let with = |arrival, stop| Workload { arrival, stop, ..workload("http://127.0.0.1:81/") };
+        let mut rises = with(open, minute);
+        rises.stages =
+            vec![Stage { duration_us: 60_000_000, shape: Shape::Hold { level: 9000.0 }, measured: true }];
         for (limits, workload, refused) in [
+            (limits(vec![], Some(500.0), None), rises, Some("4500 starts/s")),
             (limits(vec![], None, None), workload("http://127.0.0.1:81/"), None),
             (limits(vec![], None, None), workload("http://[::1]/"), None),
             (limits(vec![], None, None), workload("http://shop.example/"), Some("loopback alone")),
