@@ -169,7 +169,7 @@ fn local_workers_need_no_setup_and_a_number_of_requests_is_exact() {
 
 #[test]
 fn a_killed_worker_ends_the_load_and_is_named() {
-    let _turn = shared_turn();
+    let _turn = turn();
     let (place, server) = (Place::new(), Counting::start());
     let workers = Workers::start(&place, 2, &[]);
     let victim = workers.programs[0].pid();
@@ -202,7 +202,7 @@ fn a_killed_worker_ends_the_load_and_is_named() {
 
 #[test]
 fn workers_stop_when_their_coordinator_is_killed_and_take_orders_again() {
-    let _turn = shared_turn();
+    let _turn = turn();
     let (place, server) = (Place::new(), Counting::start());
     let workers = Workers::start(&place, 2, &[]);
     let url = server.url("/");

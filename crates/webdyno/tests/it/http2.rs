@@ -1,12 +1,15 @@
 //! HTTP/2 as users meet it: against the servers of the distribution, over TLS and with prior knowledge.
 
 use crate::ports::free_port;
-use crate::support::{Place, answers_within, run, shared_turn, signal, skip};
+use crate::support::{Place, run, shared_turn, signal, skip};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(50);
+const ATTEMPTS: usize = 5;
 const MODULES: &str = "/usr/lib/apache2/modules";
 
 /// A server with HTTP/2 on two ports, the first one with TLS, and HTTP/1.1 alone on a third one with TLS.
@@ -44,15 +47,27 @@ fn prepare(place: &Place) -> bool {
     made.is_ok_and(|status| status.success())
 }
 
-fn start(mut command: Command, ports: [u16; 3]) -> Option<Http2Server> {
-    let child = command.stderr(Stdio::null()).spawn().ok()?;
-    let [tls_port, plain_port, http1_port] = ports;
-    let server = Http2Server { child, tls_port, plain_port, http1_port };
-    answers_within(plain_port, PATIENCE).then_some(server)
+/// Starts a server, with other ports where one of them was taken meanwhile.
+fn started(place: &Place, begin: fn(&Place, usize) -> (Command, [u16; 3])) -> Option<Http2Server> {
+    (0..ATTEMPTS).find_map(|attempt| {
+        let (mut command, ports @ [tls_port, plain_port, http1_port]) = begin(place, attempt);
+        let child = command.stderr(Stdio::null()).spawn().ok()?;
+        let mut server = Http2Server { child, tls_port, plain_port, http1_port };
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE && matches!(server.child.try_wait(), Ok(None)) {
+            std::thread::sleep(POLL);
+            // A port of HTTP/2 does not answer in HTTP/1.1.
+            let listens = ports.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok());
+            if listens && matches!(server.child.try_wait(), Ok(None)) {
+                return Some(server);
+            }
+        }
+        None
+    })
 }
 
-fn nginx(place: &Place) -> Option<Http2Server> {
-    let folder = place.path("nginx");
+fn nginx(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
+    let folder = place.path(&format!("nginx-{attempt}"));
     std::fs::create_dir(&folder).unwrap();
     let ports @ [tls, plain, http1] = [(); 3].map(|()| free_port());
     let (shown, root) = (folder.display(), place.path("tree"));
@@ -75,13 +90,13 @@ fn nginx(place: &Place) -> Option<Http2Server> {
     );
     let file = folder.join("nginx.conf");
     std::fs::write(&file, text).unwrap();
-    let mut command = Command::new("nginx");
+    let mut command = Command::new("/usr/sbin/nginx");
     command.arg("-p").arg(&folder).arg("-c").arg(&file);
-    start(command, ports)
+    (command, ports)
 }
 
-fn apache(place: &Place) -> Option<Http2Server> {
-    let folder = place.path("apache");
+fn apache(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
+    let folder = place.path(&format!("apache-{attempt}"));
     std::fs::create_dir(&folder).unwrap();
     let ports @ [tls, plain, http1] = [(); 3].map(|()| free_port());
     let module = |name: &str| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n");
@@ -111,9 +126,9 @@ fn apache(place: &Place) -> Option<Http2Server> {
     );
     let file = folder.join("apache.conf");
     std::fs::write(&file, text).unwrap();
-    let mut command = Command::new("apache2");
+    let mut command = Command::new("/usr/sbin/apache2");
     command.arg("-X").arg("-f").arg(&file);
-    Path::new(MODULES).join("mod_http2.so").exists().then(|| start(command, ports))?
+    (command, ports)
 }
 
 fn check(place: &Place, server: &Http2Server) {
@@ -150,9 +165,9 @@ fn check(place: &Place, server: &Http2Server) {
 fn nginx_is_loaded_over_http2() {
     let _turn = shared_turn();
     let place = Place::new();
-    match prepare(&place).then(|| nginx(&place)).flatten() {
-        Some(server) => check(&place, &server),
-        None => skip("nginx or openssl is missing; install nginx-light and openssl"),
+    match prepare(&place) && Path::new("/usr/sbin/nginx").exists() {
+        true => check(&place, &started(&place, nginx).expect("nginx does not start")),
+        false => skip("nginx or openssl is missing; install nginx-light and openssl"),
     }
 }
 
@@ -160,9 +175,9 @@ fn nginx_is_loaded_over_http2() {
 fn apache_is_loaded_over_http2() {
     let _turn = shared_turn();
     let place = Place::new();
-    match prepare(&place).then(|| apache(&place)).flatten() {
-        Some(server) => check(&place, &server),
-        None => skip("apache2, its module http2 or openssl is missing; install apache2 and openssl"),
+    match prepare(&place) && Path::new(MODULES).join("mod_http2.so").exists() {
+        true => check(&place, &started(&place, apache).expect("apache2 does not start")),
+        false => skip("apache2, its module http2 or openssl is missing; install apache2 and openssl"),
     }
 }
 

@@ -237,57 +237,33 @@ mod tests {
     #[test]
     fn it_is_seen_from_inside_and_from_outside() {
         let none = f64::NAN;
+        let starves = |changes: &[(FactId, f64)]| {
+            let unseen = [
+                (FactId::scoreboard_full_fraction, none),
+                (FactId::workers_keepalive_mean, none),
+                (FactId::workers_busy_mean, none),
+                (FactId::processes_at_limit_fraction, 1.0),
+            ];
+            [&unseen[..], changes].concat()
+        };
+        let give_up = [
+            (FactId::connections_reused_fraction, 0.07),
+            (FactId::failed_fraction, 0.92),
+            (FactId::response_time_alone_us, 900.0),
+        ];
+        let nobodys_load = [(FactId::requests_in_workers_mean, none), (FactId::idle_connections_mean, 55.0)];
+        let tickets = [
+            (FactId::requests_in_workers_mean, 40.0),
+            (FactId::idle_connections_mean, 55.0),
+            (FactId::connections_reused_fraction, 0.0),
+        ];
         for (name, changes, confidence) in [
             ("both", vec![], Some(0.95)),
             ("no load of ours", vec![(FactId::requests_in_workers_mean, none)], Some(0.9)),
-            (
-                "a page that starves",
-                vec![
-                    (FactId::scoreboard_full_fraction, none),
-                    (FactId::workers_keepalive_mean, none),
-                    (FactId::workers_busy_mean, none),
-                    (FactId::processes_at_limit_fraction, 1.0),
-                ],
-                Some(0.75),
-            ),
-            (
-                "a page that starves, and most give up before they are answered",
-                vec![
-                    (FactId::scoreboard_full_fraction, none),
-                    (FactId::workers_keepalive_mean, none),
-                    (FactId::workers_busy_mean, none),
-                    (FactId::processes_at_limit_fraction, 1.0),
-                    (FactId::connections_reused_fraction, 0.07),
-                    (FactId::failed_fraction, 0.92),
-                    (FactId::response_time_alone_us, 900.0),
-                ],
-                Some(0.75),
-            ),
-            (
-                "a page that starves, and nobody's load",
-                vec![
-                    (FactId::scoreboard_full_fraction, none),
-                    (FactId::workers_keepalive_mean, none),
-                    (FactId::workers_busy_mean, none),
-                    (FactId::requests_in_workers_mean, none),
-                    (FactId::processes_at_limit_fraction, 1.0),
-                    (FactId::idle_connections_mean, 55.0),
-                ],
-                Some(0.85),
-            ),
-            (
-                "tickets of TLS were sent after requests came, and nothing is kept",
-                vec![
-                    (FactId::scoreboard_full_fraction, none),
-                    (FactId::workers_keepalive_mean, none),
-                    (FactId::workers_busy_mean, none),
-                    (FactId::requests_in_workers_mean, 40.0),
-                    (FactId::processes_at_limit_fraction, 1.0),
-                    (FactId::idle_connections_mean, 55.0),
-                    (FactId::connections_reused_fraction, 0.0),
-                ],
-                None,
-            ),
+            ("a page that starves", starves(&[]), Some(0.75)),
+            ("it starves, and most give up before they are answered", starves(&give_up), Some(0.75)),
+            ("it starves, and nobody's load", starves(&nobodys_load), Some(0.85)),
+            ("tickets of TLS were sent after requests came, and nothing is kept", starves(&tickets), None),
             (
                 "neither",
                 vec![(FactId::workers_keepalive_mean, 5.0), (FactId::requests_in_workers_mean, 55.0)],
