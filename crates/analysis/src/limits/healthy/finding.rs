@@ -29,6 +29,10 @@ const UNLIKE_MIN: f64 = 1.3;
 /// With a shorter queue than this nobody waits when all workers are busy.
 const EMPTY_QUEUE_MAX: f64 = 0.5;
 
+/// In so much of the time a thread has a whole core, and in a closed loop requests take so many times as long as alone.
+const SATURATED_MIN: f64 = 0.8;
+const SATURATED_TIMES_MIN: f64 = 2.0;
+
 /// After a second people begin to think of something else.
 const HELD_US_MAX: f64 = 1_000_000.0;
 /// Fewer connections that wait for an answer may be met by chance.
@@ -48,6 +52,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if !has_room(facts, busy)
         || !response_time::responds_well(facts)
         || slow_responses::noticed(facts).is_some()
+        || waits_for_a_thread(facts)
         || has_no_responses(facts)
         || !is_well_observed(facts)
         || goal_missed
@@ -147,6 +152,15 @@ fn waits_for_locks(facts: &Facts) -> bool {
 fn has_no_queue(facts: &Facts) -> bool {
     facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < EMPTY_QUEUE_MAX)
         && facts.value(FactId::status_unanswered_fraction).is_some_and(|unanswered| unanswered == 0.0)
+}
+
+/// Whether requests take longer than alone while a thread of the service has a whole core all the time: more of them wait for it.
+fn waits_for_a_thread(facts: &Facts) -> bool {
+    let is_full = facts.value(FactId::saturated_threads_mean).is_some_and(|threads| threads >= SATURATED_MIN);
+    let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
+    is_full
+        && facts.value(FactId::offered_rate).is_none()
+        && times.is_some_and(|(alone, usual)| usual > SATURATED_TIMES_MIN * alone)
 }
 
 /// Whether nothing is answered at all, although something is asked for.
@@ -292,6 +306,21 @@ mod tests {
             let observed = [(FactId::service_cpu_cores, own), (FactId::response_time_inflation, inflation)];
             let found = check(&facts(&[&HEALTHY[1..], &group, &observed].concat(), &[]));
             assert_eq!(found.is_some(), healthy, "{own} cores, {inflation}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_has_a_whole_core_is_waited_for() {
+        for (threads, alone_us, healthy) in
+            [(1.0, 40_000.0, false), (0.2, 40_000.0, true), (1.0, 90_000.0, true)]
+        {
+            let observed = [
+                (FactId::saturated_threads_mean, threads),
+                (FactId::response_time_alone_us, alone_us),
+                (FactId::cpu_busy_fraction, 0.7),
+            ];
+            let found = check(&facts(&with_changes(&HEALTHY, &observed), &[]));
+            assert_eq!(found.is_some(), healthy, "{threads}, {alone_us}");
         }
     }
 

@@ -12,8 +12,10 @@ use webdyno_model::setting::SettingId;
 /// A thread that never waits is seen a little below a whole processor.
 const SATURATED_FRACTION: f64 = 0.9;
 
-/// Processors that must be idle for more workers to have something to run on.
+/// Processors that must be idle for more workers to have something to run on, with what a load generator on the same machine
+/// uses: clients elsewhere leave that free. Some must be idle all the same.
 const IDLE_CORES_MIN: f64 = 0.4;
+const IDLE_BESIDE_GENERATOR_MIN: f64 = 0.2;
 
 const SETTING: &str = "worker_processes";
 
@@ -28,7 +30,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let cores = facts.value(FactId::service_cores_limit).map_or(machine, |limit| limit.min(machine)).floor();
     let used = facts.value(FactId::service_cpu_cores)?;
     let idle = machine * (1.0 - facts.value(FactId::cpu_busy_fraction)?);
-    if workers >= cores || used < SATURATED_FRACTION * workers || idle < IDLE_CORES_MIN {
+    let has_room = idle >= IDLE_BESIDE_GENERATOR_MIN && idle + generator_cores(facts) >= IDLE_CORES_MIN;
+    if workers >= cores || used < SATURATED_FRACTION * workers || !has_room {
         return None;
     }
     let plural = if workers == 1.0 { "worker saturates its core" } else { "workers saturate their cores" };
@@ -60,6 +63,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// What the load generator uses of this machine's processors.
+fn generator_cores(facts: &Facts) -> f64 {
+    facts.value(FactId::client_cpu_cores).unwrap_or(0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,8 +90,11 @@ mod tests {
         assert!(finding.summary.contains("2.8 of the 4 cores are idle"), "{}", finding.summary);
         let quota = with(&[(FactId::service_cores_limit, 2.5)], 1).unwrap();
         assert_eq!(quota.remedies[0].to, Some(SettingValue::Integer(2)));
+        let beside = [(FactId::cpu_busy_fraction, 0.93), (FactId::client_cpu_cores, 0.3)];
+        assert!(with(&beside, 1).is_some(), "the generator uses what is left");
         for (changes, workers) in [
             (vec![], 2),
+            (vec![(FactId::cpu_busy_fraction, 0.93)], 1),
             (vec![(FactId::service_cpu_cores, 0.6)], 1),
             (vec![(FactId::cpu_busy_fraction, 0.95)], 1),
             (vec![(FactId::cores, 1.0)], 1),

@@ -23,7 +23,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        cores, cpu_busy_fraction, cpu_per_request_us, rate, response_time_mean_us, service_cores_limit,
+        client_cpu_cores, cores, cpu_busy_fraction, cpu_per_request_us, rate, response_time_mean_us, service_cores_limit,
         service_cpu_cores,
     }],
     causes: &[LimitId::AcceptQueueOverflow, LimitId::SynQueueOverflow, LimitId::LostSyns],
