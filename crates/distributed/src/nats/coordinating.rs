@@ -1,7 +1,7 @@
 //! The coordinator's end: a thread with the state machine and the connections, and the generator of loads that a session uses.
 
 use super::connecting::Broker;
-use super::{ANNOUNCE, Pong, STREAM, monotonic_ns, order_subject, ping_subject, random_name};
+use super::{ANNOUNCE, Pong, STREAM, last_words, monotonic_ns, order_subject, ping_subject, random_name};
 use crate::coordinator::{Action, Coordinator, LoadOrder, LoadOutcome};
 use crate::packed_workload::PackedWorkload;
 use crate::protocol::{Report, ReportKey, TICK_NS};
@@ -212,7 +212,7 @@ impl Links {
                         self.coordinator.stop(reason);
                         vec![]
                     }
-                    Some(Request::Close) | None => return self.close().await,
+                    Some(Request::Close) | None => return last_words(self.close()).await,
                 },
                 Some(Ok(message)) = self.results.next() => self.result(message),
                 _ = ticks.tick() => self.tick(),

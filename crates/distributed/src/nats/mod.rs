@@ -24,10 +24,14 @@ pub use working::{WorkerOptions, work};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
+use std::future::Future;
 use std::io::Read;
+use std::time::Duration;
 use webdyno_model::Result;
 use webdyno_model::error::io_error;
 
+/// How long the end of a process waits for NATS.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(3);
 const ANNOUNCE: &str = "webdyno.announce";
 const STREAM: &str = "webdyno-results";
 
@@ -55,6 +59,11 @@ struct Pong {
 fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// What is done before the end, as far as it can be: without a server a client waits for one for ever.
+async fn last_words(done: impl Future<Output = ()>) {
+    let _ = tokio::time::timeout(LAST_WORDS_MAX, done).await;
 }
 
 /// A name that nobody else has: 16 hexadecimal digits.

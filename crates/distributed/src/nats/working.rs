@@ -2,7 +2,9 @@
 
 use super::connecting::Broker;
 use super::worker_engine::{EngineEvent, WorkerEngine};
-use super::{ANNOUNCE, Pong, monotonic_ns, order_subject, ping_subject, random_name, result_subject};
+use super::{
+    ANNOUNCE, Pong, last_words, monotonic_ns, order_subject, ping_subject, random_name, result_subject,
+};
 use crate::admission::Limits;
 use crate::protocol::{Report, ReportKey, TICK_NS};
 use crate::signing::TrustedKeys;
@@ -135,7 +137,7 @@ impl Process {
                     monotonic_ns() + DRAIN_NS_MAX
                 });
                 if self.worker.is_drained() || monotonic_ns() > by_ns {
-                    let _ = links.client.flush().await;
+                    last_words(async { drop(links.client.flush().await) }).await;
                     return Ok(());
                 }
             }

@@ -47,7 +47,8 @@ pub fn worker(arguments: &WorkerArgs) -> Result<u8> {
 /// Writes the secret, and prints what workers need of it.
 fn make_key(path: &Path) -> Result<u8> {
     let signer = Signer::generate();
-    write_private(path, &format!("{}\n", signer.seed()?))?;
+    let written = write_private(path, &format!("{}\n", signer.seed()?));
+    written.map_err(|error| error.hint("a key that is there is kept: give another name with --new-key"))?;
     terminal::print(&format!("{}\n", signer.public_key()))?;
     Ok(0)
 }

@@ -228,6 +228,26 @@ fn workers_stop_when_their_coordinator_is_killed_and_take_orders_again() {
 }
 
 #[test]
+fn nothing_stays_of_local_workers_whose_owner_is_killed() {
+    let _turn = turn();
+    let (place, server) = (Place::new(), Counting::start());
+    let url = server.url("/");
+    let mut owner = place.child(&["run", "--on", "local:2", "-r", "100", "-d", "60s", "-c", "4", "-q", &url]);
+    let started = || server.counts().values().sum::<u64>() > 50;
+    assert!(wait_until(Duration::from_secs(60), started), "the load does not begin");
+    let children = format!("/proc/{0}/task/{0}/children", owner.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    let children: Vec<&str> = children.split_whitespace().collect();
+    assert_eq!(children.len(), 3, "two workers and their server");
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    // Whoever nobody waits for is still listed, without a program.
+    let is_gone =
+        |pid: &&str| std::fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |command| command.is_empty());
+    assert!(wait_until(Duration::from_secs(20), || children.iter().all(is_gone)), "{children:?}");
+}
+
+#[test]
 fn what_a_worker_may_not_do_and_what_is_missing_is_an_error_with_a_hint() {
     let _turn = shared_turn();
     let (place, server) = (Place::new(), Counting::start());
