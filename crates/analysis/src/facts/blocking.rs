@@ -11,6 +11,7 @@ fact_table! {
     (file_lock_waiting_mean, "processes", "locks.*.waiting_count", Derivation::Mean),
     (upstream_connections_mean, "connections", "upstreams.*.connections_count", Derivation::Mean),
     (upstream_waiting_mean, "requests", "upstreams.*.waiting_count", Derivation::Mean),
+    (upstream_waiting_max, "requests", "upstreams.*.waiting_count", Derivation::Max),
     (upstream_unsure_mean, "connections", "upstreams.*.unsure_count", Derivation::Mean),
     (busiest_thread_fraction, "fraction", "threads.busiest_fraction", Derivation::Mean),
     (saturated_threads_mean, "threads", "threads.saturated_count", Derivation::Mean),

@@ -55,6 +55,7 @@ limits! {
     working_set_exceeds_memory WorkingSetExceedsMemory "working-set-exceeds-memory";
     open_files_exhausted OpenFilesExhausted "open-files-exhausted";
     nginx_connections_exhausted NginxConnectionsExhausted "nginx-connections-exhausted";
+    lighttpd_connections_exhausted LighttpdConnectionsExhausted "lighttpd-connections-exhausted";
     process_limit ProcessLimit "process-limit";
     cpu_throttled CpuThrottled "cpu-throttled";
     cpu_stolen CpuStolen "cpu-stolen";
@@ -71,6 +72,7 @@ limits! {
     php_fpm_workers_exhausted PhpFpmWorkersExhausted "php-fpm-workers-exhausted";
     php_fpm_spawn_lag PhpFpmSpawnLag "php-fpm-spawn-lag";
     session_lock SessionLock "session-lock";
+    file_lock_contention FileLockContention "file-lock-contention";
     single_thread_saturated SingleThreadSaturated "single-thread-saturated";
     app_workers_exhausted AppWorkersExhausted "app-workers-exhausted";
     proxy_pool_exhausted ProxyPoolExhausted "proxy-pool-exhausted";

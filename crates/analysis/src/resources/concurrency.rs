@@ -87,6 +87,26 @@ pub(crate) fn wait_cause_text(facts: &Facts, waiting: f64) -> Option<String> {
     (!named.is_empty()).then(|| format!("open connections: {}", named.join(", ")))
 }
 
+/// Workers that use a smaller part of a core each do not compute: they wait.
+pub(crate) const WAITING_CORES_MAX: f64 = 0.2;
+/// More failures: what workers did for clients that had gone is in no rate.
+const FAILED_FRACTION_MAX: f64 = 0.05;
+/// Workers that wait for nobody serve as many at once as there are; those that serve fewer than this share wait for each other.
+const AT_ONCE_FRACTION_MIN: f64 = 0.5;
+
+/// How many requests all workers serve at once, by a request that is alone (Little's law: rate times its time), where that is far
+/// fewer than there are workers, all taken, and they do not compute: they wait for each other, or for something that serves
+/// one after the other. More of them would wait for the same.
+pub(crate) fn served_at_once_of_waiting(facts: &Facts, workers: f64, cores: Option<f64>) -> Option<f64> {
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
+    let computes = cores.map_or(busy >= SITE_FRACTION_MIN, |cores| cores > WAITING_CORES_MAX * workers);
+    let alone_us = facts.value(FactId::response_time_alone_us)?;
+    let failed = facts.value(FactId::failed_fraction).is_none_or(|failed| failed > FAILED_FRACTION_MAX);
+    let rate = facts.value(FactId::rate).filter(|_| facts.loaded && !computes && !failed)?;
+    let at_once = rate * alone_us / 1e6;
+    (workers >= 2.0 && at_once < AT_ONCE_FRACTION_MIN * workers).then_some(at_once)
+}
+
 /// A service that waits for a processor in less than this share of the time has what it needs of them,
 const WAITS_FRACTION_MIN: f64 = 0.4;
 /// as long as it does not fill most of them itself.

@@ -52,14 +52,24 @@ pub fn cpu_shortage(facts: &Facts) -> Option<CpuShortage> {
         return None;
     }
     // A program with a thread for each processor queues its work itself: nobody waits for a processor then.
-    let fills = own_cores(facts).is_some_and(|own| own >= OWN_FRACTION_ALL * usable);
-    let (wait, confidence) = waits(facts, usable).or_else(|| fills.then_some((None, CONFIDENCE_FILLED)))?;
+    let (wait, confidence) = waits(facts, usable)
+        .or_else(|| is_filled_by_itself(facts, usable).then_some((None, CONFIDENCE_FILLED)))?;
     Some(CpuShortage { usable, busy, wait, confidence })
 }
 
 /// Nearly all of the processors: what else runs has no use for more of them.
 const OWN_FRACTION_ALL: f64 = 0.92;
+/// Most of them, where the generator on the same machine has the rest.
+const OWN_FRACTION_MOST: f64 = 0.75;
 const CONFIDENCE_FILLED: f64 = 0.8;
+
+/// Whether the service has nearly all of the processors, or leaves them to the generator alone.
+fn is_filled_by_itself(facts: &Facts, usable: f64) -> bool {
+    let Some(own) = own_cores(facts) else { return false };
+    let generator = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
+    own >= OWN_FRACTION_ALL * usable
+        || (own >= OWN_FRACTION_MOST * usable && own + generator >= OWN_FRACTION_ALL * usable)
+}
 
 /// Whether others fill the processors and wait for each other, and not the service: it uses a small part of them, answers all
 /// that clients ask for at their rate, and no answer takes much longer than the quick ones. Its control group may be theirs, too.

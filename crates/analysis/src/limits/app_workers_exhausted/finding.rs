@@ -4,6 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::single_thread_saturated;
 use crate::limits::slow_upstream::finding::at_most_waiting;
+use crate::resources::concurrency::WAITING_CORES_MAX;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::workers::HEADROOM;
 use crate::resources::{concurrency, worker_waits};
@@ -28,8 +29,6 @@ const CONFIDENCE_DOUBTFUL: f64 = 0.5;
 const CONFIDENCE_BUSY: f64 = 0.7;
 /// Fuller processors have no room for more of them.
 const BUSY_FRACTION_MAX: f64 = 0.95;
-/// Workers that use a smaller part of a core each do not compute: they wait.
-const WAITING_CORES_MAX: f64 = 0.2;
 /// The error of the rate that follows from more workers: what they wait for themselves may not grow with them.
 const PREDICTION_ERROR: f64 = 0.25;
 
@@ -41,6 +40,8 @@ struct FullApplication<'a> {
     program: Option<(String, &'a str)>,
     /// Requests that it serves at once, where that is seen.
     workers: Option<f64>,
+    /// Whether its workers may rather wait for each other.
+    is_doubtful: bool,
 }
 
 /// Fires when connections wait for a worker of an application server, and nothing else is what is short.
@@ -48,7 +49,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if worker_waits::machine_is_short(facts) {
         return None;
     }
-    let full = behind(facts).or_else(|| in_front(facts))?;
+    let full = behind(facts).or_else(|| in_front(facts)).and_then(|full| really_serving(facts, full))?;
     let in_flight = concurrency::requests_in_flight(facts);
     let is_noticed = in_flight.is_none_or(|in_flight| full.queue >= QUEUE_FRACTION_MIN * in_flight);
     if full.queue < QUEUE_MIN || !is_noticed {
@@ -92,7 +93,7 @@ fn behind(facts: &Facts) -> Option<FullApplication<'_>> {
     let seen = seen.map(|seen| at_most_waiting(facts, listener, seen) - queue);
     let processes = program.as_ref().and_then(|(name, _)| processes_of_one_thread(facts, name));
     let workers = seen.filter(|served| *served >= 0.5).map(|served| served.round().max(1.0)).or(processes);
-    Some(FullApplication { listener, queue, program, workers })
+    Some(FullApplication { listener, queue, program, workers, is_doubtful: false })
 }
 
 /// Whether what listens there is a program that another rule knows.
@@ -122,8 +123,34 @@ fn in_front(facts: &Facts) -> Option<FullApplication<'_>> {
     let threads = facts.value(FactId::in_flight_mean).map(|in_flight| (in_flight - queue).round());
     let workers = threads.filter(|served| *served >= 1.0).or(workers);
     let program = Some((String::new(), backends::program_name(service)));
-    Some(FullApplication { listener: "", queue, program, workers })
+    Some(FullApplication { listener: "", queue, program, workers, is_doubtful: false })
 }
+
+/// What its workers do for requests at once: one process takes in many connections and may serve one at a time; several that
+/// wait for each other are not what is short.
+fn really_serving<'a>(facts: &Facts, full: FullApplication<'a>) -> Option<FullApplication<'a>> {
+    let Some(workers) = full.workers else { return Some(full) };
+    let at_once = concurrency::served_at_once_of_waiting(facts, workers, cores(facts, &full));
+    let of_program = |name: &str| match name {
+        "" => facts.value(FactId::service_processes_mean),
+        name => facts.value_of(FactId::backend_processes_mean, name),
+    };
+    let processes = full.program.as_ref().and_then(|(name, _)| of_program(name));
+    match at_once {
+        None => Some(full),
+        // Whether one worker is all that there is, or several wait for what only one may have, is known of one process only.
+        Some(at_once) if at_once < ONE_AT_ONCE_MAX => Some(FullApplication {
+            workers: Some(1.0),
+            is_doubtful: processes.is_none_or(|processes| processes >= ONE_PROCESS_MAX),
+            ..full
+        }),
+        Some(_) => None,
+    }
+}
+
+const ONE_AT_ONCE_MAX: f64 = 1.5;
+/// A program that is one process may run another one now and then.
+const ONE_PROCESS_MAX: f64 = 2.0;
 
 fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
     let stands_behind = facts.each(FactId::backend_queue_mean).any(|(other, queue)| {
@@ -134,7 +161,7 @@ fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     let is_full = busy.is_some_and(|busy| busy >= BUSY_FRACTION_MAX);
     // Where nobody sees what it computes, its one thread may be what has no time.
-    if stands_behind || one_thread || cores(facts, full).is_none() {
+    if full.is_doubtful || stands_behind || one_thread || cores(facts, full).is_none() {
         CONFIDENCE_DOUBTFUL
     } else if is_full {
         CONFIDENCE_BUSY
@@ -147,6 +174,9 @@ fn summary(facts: &Facts, full: &FullApplication<'_>, explains: Option<f64>) -> 
     let name = full.program.as_ref().map_or("the application server", |(_, program)| *program);
     let at = if full.listener.is_empty() { String::new() } else { format!(" at {}", full.listener) };
     let all = match full.workers {
+        Some(1.0) if full.is_doubtful => format!(
+            "{name}{at} serves one request at a time, by the time of one that is alone: its one thread for requests is busy, or they wait for each other"
+        ),
         Some(1.0) => format!("The one worker of {name}{at} is busy"),
         Some(workers) => format!("All {} workers of {name}{at} busy", format_number(workers)),
         None => format!("All workers of {name}{at} busy"),
@@ -325,6 +355,20 @@ mod tests {
             (
                 "the processors are what is short",
                 vec![(FactId::pressure_group_cpu_some_fraction, 0.9)],
+                vec![],
+                Some("unknown"),
+                None,
+            ),
+            (
+                "they serve one at a time: a lock, or one of them",
+                vec![(FactId::rate, 12.5), (FactId::failed_fraction, 0.0)],
+                vec![],
+                Some("unknown"),
+                Some(0.5),
+            ),
+            (
+                "they wait for each other",
+                vec![(FactId::rate, 20.0), (FactId::failed_fraction, 0.0)],
                 vec![],
                 Some("unknown"),
                 None,

@@ -11,7 +11,10 @@
 //! and memory are not what is short, and no single thread of the program has a core to itself (`single-thread-saturated`). PHP-FPM
 //! (`php-fpm-workers-exhausted`) and Apache as a backend (`apache-workers-exhausted`) have findings of their own. How many requests
 //! are served at once is seen by the connections on which an answer is awaited, less those in the queue. Nothing of the program
-//! itself needs to be known.
+//! itself needs to be known. Workers that do not compute, and together serve fewer than half as many requests at once as there are
+//! workers (rate times the time of a request that is alone), wait for each other: more of them would wait for the same, and this is
+//! not the finding. A program that serves one at a time, however many connections it takes in, has one worker, or a lock that nobody
+//! sees from outside: half sure.
 //!
 //! ## What to do
 //! Give it as many workers as requests come at once, plus 30%: `--workers` or `--threads` (gunicorn), `processes` (uWSGI),

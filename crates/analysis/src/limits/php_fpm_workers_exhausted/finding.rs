@@ -3,6 +3,7 @@
 use super::pool::FullPool;
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::resources::concurrency::WAITING_CORES_MAX;
 use crate::resources::{concurrency, memory_evidence};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
@@ -32,22 +33,29 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         pool.name,
         format_number(pool.queue),
     );
-    let summary = format!("{summary}{}", waiting_text(facts, &pool));
+    let at_once = pool.processes.and_then(|processes| {
+        concurrency::served_at_once_of_waiting(facts, processes, facts.value(FactId::fpm_cpu_cores))
+    });
+    let serialized = at_once.map_or(String::new(), |at_once| {
+        let at_once = format_number(significant(at_once.max(1.0), 2));
+        format!(" By the time that a request alone takes they serve {at_once} at once: the others wait for each other, and more children may not help.")
+    });
+    let summary = format!("{summary}{}{serialized}", waiting_text(facts, &pool));
     let mut cited = facts.cite_of(OF_POOL, pool.name);
     cited.extend(facts.cite_of(&[FactId::backend_queue_mean, FactId::backend_waiting_fraction], pool.name));
     cited.extend(facts.cite(OF_ALL));
     Some(Finding {
         id: LimitId::PhpFpmWorkersExhausted.into(),
         summary,
-        confidence: pool.confidence,
+        confidence: at_once.map_or(pool.confidence, |_| pool.confidence.min(CONFIDENCE_SERIALIZED)),
         explains_fraction: pool.explains(facts).map(|share| significant(share, 3)),
         facts: cited,
         remedies: super::remedy::remedies(facts, &pool),
     })
 }
 
-/// Processes that use less of a processor than this each do not compute: they wait.
-const WAITING_CORES_MAX: f64 = 0.2;
+/// Where children wait for each other, something else may be what is short: a row, a file, a server behind them.
+const CONFIDENCE_SERIALIZED: f64 = 0.45;
 
 /// What the processes wait for themselves, in a sentence, where that is known.
 fn waiting_text(facts: &Facts, pool: &FullPool<'_>) -> String {
@@ -64,7 +72,7 @@ const OF_POOL: &[FactId] = &fact_ids! {
     fpm_full_fraction, fpm_limit_reached, fpm_limit_logged, fpm_process_memory_bytes,
 };
 const OF_ALL: &[FactId] = &fact_ids! {
-    in_flight_mean, response_time_mean_us, rate, offered_rate, cpu_busy_fraction, site_cpu_cores,
+    in_flight_mean, response_time_mean_us, response_time_alone_us, rate, offered_rate, cpu_busy_fraction, site_cpu_cores,
 };
 
 #[cfg(test)]

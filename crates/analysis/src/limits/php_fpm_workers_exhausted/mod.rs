@@ -41,7 +41,7 @@ pub const LIMIT: Limit = Limit {
         fpm_full_fraction, fpm_limit_logged, fpm_limit_reached, fpm_process_memory_bytes,
         fpm_processes_busy_mean, fpm_processes_max, fpm_processes_mean, fpm_program_processes, fpm_queue_mean,
         fpm_waiting_fraction, in_flight_mean, offered_rate, pool_swap_mean_bytes, rate,
-        response_time_mean_us, site_cpu_cores, workers_busy_mean, workers_writing_mean,
+        response_time_alone_us, response_time_mean_us, site_cpu_cores, workers_busy_mean, workers_writing_mean,
     }],
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::BackendRefused, LimitId::AcceptQueueOverflow],
     ceilings: &[ceiling::ceiling],

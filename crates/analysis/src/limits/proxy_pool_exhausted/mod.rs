@@ -9,7 +9,9 @@
 //! The configuration bounds the connections (`max=` of `ProxyPass` or `BalancerMember`); on nearly as many of them as all processes
 //! together may have an answer is awaited (tcp_info); more requests are in flight; nobody waits in the backend's own accept
 //! queue; and a request takes much longer than one alone, while the machine is not short of anything. In front of nginx: as many
-//! connections as `max_conns` allows are in use, or the log says `no live upstreams`, while responses are errors (502).
+//! connections as `max_conns` allows are in use, or the log says `no live upstreams`, while responses are errors (502). Of a proxy whose
+//! settings cannot be read the sockets tell: at every reading the same few requests wait for an answer of one server, most requests in
+//! flight are not among them, nobody waits in the server's queue, and the proxy hardly computes.
 //!
 //! ## What to do
 //! Raise `max` (`max_conns`), or leave it out: then a process may have as many as it has threads. Set it to what is in flight at once by the number of
@@ -20,6 +22,7 @@
 //! processes (`pgrep -c apache2`, less one).
 
 pub(crate) mod finding;
+mod from_outside;
 pub(crate) mod refused;
 
 use crate::facts::{Facts, fact_ids};
@@ -27,15 +30,17 @@ use crate::limits::{Limit, LimitId, LimitKind};
 use webdyno_model::diagnosis::Finding;
 
 fn check(facts: &Facts) -> Option<Finding> {
-    finding::check(facts).or_else(|| refused::check(facts))
+    finding::check(facts).or_else(|| refused::check(facts)).or_else(|| from_outside::check(facts))
 }
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, cpu_busy_fraction, in_flight_mean,
+        accept_queue_mean, answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, busiest_thread_fraction,
+        cpu_busy_fraction, in_flight_mean,
         nginx_no_upstream_messages, rate, response_time_alone_us, response_time_mean_us, server_errors_answered_per_s,
-        service_processes_mean, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_mean,
+        service_processes_mean, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_max,
+        upstream_waiting_mean,
     }],
     causes: &[
         LimitId::SlowUpstream,

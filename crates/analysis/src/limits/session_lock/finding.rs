@@ -19,10 +19,7 @@ const WAITING_OF_PROCESSES_MIN: f64 = 0.5;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let waiting = facts.value(FactId::session_lock_waiting_mean).filter(|waiting| *waiting >= WAITING_MIN)?;
     let in_flight = concurrency::requests_in_flight(facts);
-    let processes = facts.value(FactId::fpm_processes_max);
-    let is_much = in_flight.is_none_or(|in_flight| waiting >= WAITING_OF_REQUESTS_MIN * in_flight)
-        || processes.is_some_and(|processes| waiting >= WAITING_OF_PROCESSES_MIN * processes);
-    if !is_much || memory_evidence::is_proven(facts) {
+    if !is_much(facts, waiting) || memory_evidence::is_proven(facts) {
         return None;
     }
     let folder = facts
@@ -44,7 +41,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(significant(waiting, 3))
         ),
         confidence: 0.9,
-        explains_fraction: explained_share(facts, waiting, in_flight),
+        explains_fraction: explained_share(facts, waiting),
         facts: facts.cite(&fact_ids! {
             session_lock_waiting_mean, lock_waiting_mean, in_flight_mean, fpm_processes_max, response_time_mean_us,
             response_time_alone_us, cpu_busy_fraction, rate,
@@ -57,8 +54,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Whether so many that wait for a file are a good part of the requests, or of the processes that serve.
+pub(crate) fn is_much(facts: &Facts, waiting: f64) -> bool {
+    let in_flight = concurrency::requests_in_flight(facts);
+    let processes = facts.value(FactId::fpm_processes_max);
+    in_flight.is_none_or(|in_flight| waiting >= WAITING_OF_REQUESTS_MIN * in_flight)
+        || processes.is_some_and(|processes| waiting >= WAITING_OF_PROCESSES_MIN * processes)
+}
+
 /// Those that wait for the file, and those that wait behind them for a worker.
-fn explained_share(facts: &Facts, waiting: f64, in_flight: Option<f64>) -> Option<f64> {
+pub(crate) fn explained_share(facts: &Facts, waiting: f64) -> Option<f64> {
+    let in_flight = concurrency::requests_in_flight(facts);
     let queues = facts.each(FactId::fpm_queue_mean).map(|(_, queue)| queue).sum::<f64>();
     let queues = queues.max(facts.value(FactId::backend_queue_mean).unwrap_or(0.0));
     let queues = queues + facts.value(FactId::accept_queue_mean).unwrap_or(0.0);

@@ -18,6 +18,8 @@ const SATURATED_FRACTION: f64 = 0.88;
 /// it is the rest.
 const SATURATED_FRACTION_QUEUED: f64 = 0.75;
 const QUEUE_MIN: f64 = 2.0;
+/// Where no core is idle, others interrupt it: then it is its requests that wait, for so much longer than one that is alone.
+const SQUEEZED_TIMES_MIN: f64 = 2.0;
 /// What the other threads of the program use together at most.
 const OTHERS_CORES_MAX: f64 = 0.4;
 /// Cores that must be idle for another thread to have something to run on.
@@ -65,7 +67,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
-    let found = saturated(facts)?;
+    let found = saturated(facts, idle < IDLE_CORES_MIN)?;
     let (who, what) = match found.is_shared {
         true => ("The threads of one process", "that process, whose threads run one at a time"),
         false => ("One thread", "that thread"),
@@ -74,6 +76,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let others = match idle >= IDLE_CORES_MIN {
         true => {
             format!("{} of the {} cores are idle", format_number(significant(idle, 2)), format_number(usable))
+        }
+        false if facts.value(FactId::client_cpu_cores).is_some_and(|cores| cores >= IDLE_CORES_MIN) => {
+            "the load generator uses the other cores".to_owned()
         }
         false => "other programs use the other cores".to_owned(),
     };
@@ -138,12 +143,17 @@ struct ThreadUse {
     process: Option<(f64, f64)>,
     /// Cores that the whole program uses.
     cores: Option<f64>,
-    /// Whether connections wait until it accepts them.
+    /// Whether connections wait until it accepts them, or others take a core from it at times.
     is_queued: bool,
 }
 
 /// The busiest program that has a saturated thread in most of the samples, or a process whose threads share one core.
-fn saturated(facts: &Facts) -> Option<Saturated> {
+fn saturated(facts: &Facts, is_squeezed: bool) -> Option<Saturated> {
+    let alone = facts.value(FactId::response_time_alone_us);
+    let waits = alone
+        .zip(facts.value(FactId::response_time_mean_us))
+        .is_some_and(|(alone, usual)| usual >= SQUEEZED_TIMES_MIN * alone);
+    let is_squeezed = is_squeezed && waits;
     let name = facts.service.as_ref().map_or("the service", backends::program_name);
     let value = |name: FactId| facts.value(name);
     let front = value(FactId::busiest_thread_fraction).map(|fraction| ThreadUse {
@@ -151,7 +161,7 @@ fn saturated(facts: &Facts) -> Option<Saturated> {
         threads: value(FactId::saturated_threads_mean).unwrap_or(0.0),
         process: value(FactId::busiest_process_cores).zip(value(FactId::busiest_process_max_cores)),
         cores: value(FactId::service_cpu_cores),
-        is_queued: noticed_queue(facts).is_some(),
+        is_queued: is_squeezed || noticed_queue(facts).is_some(),
     });
     let front = front.and_then(|seen| of_threads(seen, None, name));
     let topology = facts.topology.as_ref();
@@ -165,7 +175,7 @@ fn saturated(facts: &Facts) -> Option<Saturated> {
             process: of(FactId::backend_busiest_process_cores)
                 .zip(of(FactId::backend_busiest_process_max_cores)),
             cores: of(FactId::backend_cpu_cores),
-            is_queued: is_queued(facts, name),
+            is_queued: is_squeezed || is_queued(facts, name),
         };
         of_threads(seen, Some(name), service.map_or(name, |(_, service)| backends::program_name(service)))
     });

@@ -7,7 +7,8 @@
 //! ## How it is recognised
 //! The busiest thread of the service, or of a program behind it, uses at least 88% of one core on average, while other cores that
 //! the service may use are idle; or all threads of one process together use one core and never more, as behind a global lock. Where
-//! connections wait until that program accepts them, three quarters of a core are enough. Several requests are in
+//! connections wait until that program accepts them, or the generator and others take the rest of the machine and requests take
+//! twice as long as alone, three quarters of a core are enough. Several requests are in
 //! flight, so that more than one thread would have something to do, and at a rate that clients decide not all are answered. nginx
 //! with fewer workers than cores has a finding of its own (`nginx-workers-saturated`).
 //!
@@ -31,7 +32,7 @@ pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         backend_busiest_process_cores, backend_busiest_process_max_cores, backend_busiest_thread_fraction,
         backend_cpu_cores, backend_queue_mean, backend_saturated_threads_mean, busiest_process_cores,
-        busiest_process_max_cores, busiest_thread_fraction, client_connections_mean, cores,
+        busiest_process_max_cores, busiest_thread_fraction, client_connections_mean, client_cpu_cores, cores,
         cpu_busy_fraction, idle_connections_mean, in_flight_mean, rate, response_time_alone_us,
         response_time_mean_us, saturated_threads_mean, service_cpu_cores, upstream_waiting_mean,
         usable_busy_fraction, usable_cores,

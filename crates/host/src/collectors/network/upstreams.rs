@@ -14,7 +14,7 @@ use crate::collectors::{Collector, Metric, Reading, Target, gauge};
 use crate::os::machine;
 use crate::os::procfs;
 use crate::os::sock_diag::{Query, TCP, each, state, states};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -48,16 +48,23 @@ pub struct Upstreams {
     known: BTreeSet<SocketAddr>,
 }
 
-/// The connections that began in this thread's network namespace, by server. Those to the port under load are its clients'.
+/// The connections that began in this thread's network namespace, by server. Those to the port under load are its clients'. A
+/// server may listen on a port of the range that clients have: its ends of connections were connected to, and did not connect.
 fn connections(port: Option<u16>) -> io::Result<HashMap<SocketAddr, Open>> {
     let own_ports = range(&procfs::read_text(LOCAL_PORTS).unwrap_or_default());
+    let mut listened: HashSet<u16> = HashSet::new();
+    let listening = Query { protocol: TCP, states: states([state::LISTEN]), own_ports, ..Query::default() };
+    each(listening, |entry| {
+        listened.insert(entry.own().1);
+    })?;
     let states = states([state::ESTABLISHED]);
     let mut found: HashMap<SocketAddr, Open> = HashMap::new();
     each(Query { protocol: TCP, states, own_ports, with_info: true, ..Query::default() }, |entry| {
         let (address, peer_port) = entry.peer();
         let is_client = port == Some(peer_port) && (address == entry.own().0 || address.is_loopback());
         let server = SocketAddr::new(address.to_canonical(), peer_port);
-        if is_client || (found.len() >= COUNTED_MAX && !found.contains_key(&server)) {
+        let is_accepted = listened.contains(&entry.own().1);
+        if is_client || is_accepted || (found.len() >= COUNTED_MAX && !found.contains_key(&server)) {
             return;
         }
         let open = found.entry(server).or_default();
@@ -152,6 +159,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = listener.local_addr().unwrap();
         let mut clients: Vec<_> = (0..40).map(|_| TcpStream::connect(server).unwrap()).collect();
+        let (accepted, client) = listener.accept().unwrap();
         for client in clients.iter_mut().take(30) {
             client.write_all(b"?").unwrap();
         }
@@ -163,7 +171,9 @@ mod tests {
             ["connections", "waiting"].map(|what| reading.value(&format!("upstreams.{server}.{what}_count")))
         };
         assert_eq!(told(), [Some(40.0), Some(30.0)]);
-        drop(clients);
+        let found = connections(None).unwrap();
+        assert!(!found.contains_key(&client), "a server on a port that clients have connects to nobody");
+        drop((clients, accepted));
         assert_eq!(told(), [Some(0.0), Some(0.0)]);
         let found = connections(Some(server.port())).unwrap();
         assert!(!found.contains_key(&server), "clients of the port are no upstreams");

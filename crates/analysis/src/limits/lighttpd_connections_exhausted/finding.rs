@@ -1,0 +1,112 @@
+//! When `lighttpd-connections-exhausted` is found, what proves it, and what to change.
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
+use crate::resources::time_breakdown::noticed_queue;
+use crate::wording::format_number;
+use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
+use webdyno_model::service::SettingValue;
+use webdyno_model::setting::SettingId;
+
+const SETTING: &str = "server.max-connections";
+/// Places between two connections are free for a moment.
+const TAKEN_FRACTION_MIN: f64 = 0.75;
+const TAKEN_FRACTION_MAX: f64 = 1.2;
+/// A process with so much of a core accepts late because it computes.
+const BUSY_THREAD_FRACTION_MAX: f64 = 0.75;
+/// Above what is wanted at once.
+const HEADROOM: f64 = 2.0;
+const CONFIDENCE: f64 = 0.85;
+
+/// Fires when connections wait to be accepted while all places that lighttpd has are taken.
+pub fn check(facts: &Facts) -> Option<Finding> {
+    let max = facts.setting(SETTING).filter(|max| facts.is_service("lighttpd") && *max >= 1.0)?;
+    let queue = noticed_queue(facts)?;
+    let all = facts.value(FactId::client_connections_mean)?;
+    // What waits to be accepted is among the kernel's connections.
+    let is_taken = (TAKEN_FRACTION_MIN * max..=TAKEN_FRACTION_MAX * max).contains(&(all - queue));
+    let computes =
+        facts.value(FactId::busiest_thread_fraction).is_none_or(|part| part > BUSY_THREAD_FRACTION_MAX);
+    if computes || !is_taken {
+        return None;
+    }
+    let idle = facts
+        .value(FactId::idle_connections_mean)
+        .filter(|idle| *idle >= 1.0)
+        .map_or(String::new(), |idle| {
+            format!(" On {} of the connections nothing is asked.", format_number(significant(idle, 2)))
+        });
+    Some(Finding {
+        id: LimitId::LighttpdConnectionsExhausted.into(),
+        summary: format!(
+            "lighttpd has all connections that it may have ({SETTING} {}), and {} wait to be accepted.{idle}",
+            format_number(max),
+            format_number(significant(queue, 3))
+        ),
+        confidence: CONFIDENCE,
+        explains_fraction: facts
+            .value(FactId::in_flight_mean)
+            .map(|in_flight| significant((queue / in_flight.max(1.0)).min(1.0), 3)),
+        facts: facts.cite(&fact_ids! {
+            accept_queue_mean, client_connections_mean, idle_connections_mean, busiest_thread_fraction, in_flight_mean,
+            response_time_mean_us, cpu_busy_fraction, rate,
+        }),
+        remedies: vec![remedy(max, max + queue)],
+    })
+}
+
+fn remedy(max: f64, wanted: f64) -> Remedy {
+    let to = 2f64.powf((HEADROOM * wanted).log2().ceil());
+    let integer = |value: f64| Some(SettingValue::Integer(value as i64));
+    Remedy {
+        from: integer(max),
+        to: integer(to),
+        ..manual(
+            SettingId::of_service("lighttpd", SETTING),
+            "about 10 kB of memory for each, and server.max-fds must be at least twice that",
+            format!(
+                "{} connections are wanted at once, doubled; a shorter server.max-keep-alive-idle frees places of clients that ask nothing",
+                format_number(significant(wanted, 3))
+            ),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, with_changes};
+
+    const BASE: [(FactId, f64); 5] = [
+        (FactId::accept_queue_mean, 53.0),
+        (FactId::client_connections_mean, 60.0),
+        (FactId::busiest_thread_fraction, 0.01),
+        (FactId::in_flight_mean, 53.0),
+        (FactId::rate, 159.0),
+    ];
+
+    fn with(changes: &[(FactId, f64)], max: Option<i64>) -> Option<Finding> {
+        let settings = max.map(|max| (SETTING, max));
+        let mut facts = facts(&with_changes(&BASE, changes), settings.as_slice());
+        facts.service.as_mut().unwrap().service = "lighttpd".into();
+        check(&facts)
+    }
+
+    #[test]
+    fn places_that_are_all_taken_are_told_with_what_waits() {
+        let found = with(&[], Some(8)).unwrap();
+        let begins = "lighttpd has all connections that it may have (server.max-connections 8), and 53 wait to be accepted";
+        assert!(found.summary.starts_with(begins), "{}", found.summary);
+        assert_eq!(found.remedies[0].to, Some(SettingValue::Integer(128)));
+        for (what, changes, max) in [
+            ("places are free", vec![], Some(64)),
+            ("nobody knows how many there may be", vec![], None),
+            ("nobody waits", vec![(FactId::accept_queue_mean, 0.0)], Some(8)),
+            ("it computes", vec![(FactId::busiest_thread_fraction, 0.97)], Some(8)),
+        ] {
+            assert!(with(&changes, max).is_none(), "{what}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `lighttpd-connections-exhausted`: lighttpd has as many connections as server.max-connections allows, and accepts no more.
+//!
+//! lighttpd is one process that serves all connections. With `server.max-connections` of them it stops to accept: new ones wait in the
+//! kernel's accept queue until another one ends, also behind connections that are kept and idle. The process may be idle meanwhile.
+//! Without the setting it is half of `server.max-fds`.
+//!
+//! ## How it is recognised
+//! Connections wait in the accept queue, those that were accepted are about as many as `server.max-connections` allows, and the
+//! process does not have a core to itself.
+//!
+//! ## What to do
+//! Raise `server.max-connections`, and `server.max-fds` to at least twice that: each connection takes a file, and another one for what it
+//! sends or passes on. A shorter `server.max-keep-alive-idle` frees places of clients that ask nothing. Manual change.
+//!
+//! ## By hand
+//! `ss -ltn` under load: Recv-Q of the port; `ss -tn state established '( sport = :80 )' | wc -l` less that against
+//! `server.max-connections` of `lighttpd -p -f /etc/lighttpd/lighttpd.conf`.
+
+pub(crate) mod finding;
+
+use crate::facts::fact_ids;
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
+
+/// What is registered of it.
+pub const LIMIT: Limit = Limit {
+    reads: &[&fact_ids! {
+        accept_queue_mean, busiest_thread_fraction, client_connections_mean, cpu_busy_fraction, idle_connections_mean, in_flight_mean,
+        rate, response_time_mean_us,
+    }],
+    causes: &[LimitId::AcceptQueueOverflow, LimitId::LostSyns, LimitId::SynQueueOverflow],
+    keeps_hold_times: true,
+    kind: Some(LimitKind::Connections),
+    gain: Some(LimitGain::Failures),
+    ..Limit::new(
+        LimitId::LighttpdConnectionsExhausted,
+        "lighttpd server.max-connections exhausted",
+        include_str!("mod.rs"),
+        finding::check,
+    )
+};
