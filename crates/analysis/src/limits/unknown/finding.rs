@@ -11,6 +11,7 @@ use crate::resources::time_breakdown::breakdown;
 use crate::resources::workers;
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
 
 /// Workers that are on a processor for less than this share of their time wait for something.
 const WORKING_FRACTION_MAX: f64 = 0.5;
@@ -139,13 +140,15 @@ fn serialized_text(facts: &Facts) -> String {
         let queue = facts.value(FactId::backend_queue_mean).filter(|queue| *queue >= 1.0);
         let unseen = || awaited_text(facts).unwrap_or_else(|| "in something that no signal shows".to_owned());
         let place = queue.map_or_else(unseen, |queue| {
-            format!(
-                "{} connections on average wait in the backend's accept queue: it has too few processes or threads",
-                format_number(queue)
-            )
+            format!("{} connections on average wait in the backend's accept queue", format_number(queue))
+        });
+        let at_once = facts.value(FactId::rate).filter(|_| facts.value(FactId::failed_fraction) == Some(0.0));
+        let at_once = at_once.map_or(String::new(), |rate| {
+            let count = format_number(significant(rate * alone / 1e6, 2));
+            format!(", about {count} are served at once (rate times the time alone)")
         });
         return format!(
-            " A request alone takes {}, under this load {}: requests wait for each other; {place}.",
+            " A request alone takes {}, under this load {}: requests wait for each other{at_once}; {place}.",
             format_time(alone),
             format_time(usual)
         );
