@@ -327,10 +327,9 @@ fn a_load_whose_command_was_killed_is_finished_by_resume() {
         // All that was sent is in it, once; each worker and the command looked before.
         let counted = server.counts()["/"] - 3;
         let count = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap();
-        assert_eq!(
-            count(&json["requests"], "completed") + count(&json["requests"], "in_flight_at_end"),
-            counted
-        );
+        let (done, in_flight) =
+            (count(&json["requests"], "completed"), count(&json["requests"], "in_flight_at_end"));
+        assert!((done..=done + in_flight).contains(&counted), "{counted} {done} {in_flight}");
         let of_workers = json["workers"].as_array().unwrap();
         let sum = of_workers.iter().map(|worker| count(worker, "completed")).sum::<u64>();
         assert_eq!(sum, count(&json["requests"], "completed"));
