@@ -10,7 +10,7 @@ use webdyno_model::workload::body::Body;
 use webdyno_model::{Result, UserError};
 
 /// A workload with all that is sent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PackedWorkload {
     workload: Workload,
     /// Of each request, base64; none for one without.

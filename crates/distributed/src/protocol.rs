@@ -11,7 +11,7 @@ use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::worker::LoadShare;
 
 /// The version of these messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Largest message with a plan, bytes: servers take 1 MiB (max_payload of nats-server).
 pub const ORDER_BYTES_MAX: usize = 900_000;
 
@@ -30,6 +30,15 @@ pub const LOST_AFTER_NS: u64 = 3 * S;
 /// An order counts for so long after it was sent. As long as one counts, its worker has an owner: a load is stopped before 10 s
 /// without, also when clocks were compared over slow links.
 pub const LEASE_NS: u64 = 8 * S;
+/// Where a lost worker's part goes to others, that is to be within 5 s: it is lost sooner, and it may load only as long as this after it
+/// was heard last.
+pub const MOVE_LOST_AFTER_NS: u64 = 2500 * MS;
+/// See [`MOVE_LOST_AFTER_NS`].
+pub const MOVE_LEASE_NS: u64 = 3500 * MS;
+/// From the loss until others begin: they make the plan ready.
+pub const MOVE_LEAD_NS: u64 = 1200 * MS;
+/// Clocks are compared to half of a round trip, and drift.
+pub const MOVE_MARGIN_NS: u64 = 50 * MS;
 /// Workers whose round trips are never shorter cannot begin with the others, nor keep the lease.
 pub const ROUND_TRIP_NS_MAX: u64 = S;
 /// After the end of its lease a lost worker's results are awaited for so long.
@@ -89,6 +98,8 @@ pub struct Plan {
     pub load: u32,
     /// The part of the worker.
     pub share: LoadShare,
+    /// The second of the load from which it is the worker's: what was due before was another one's.
+    pub from_s: u64,
     /// What is sent.
     pub workload: PackedWorkload,
 }
@@ -106,6 +117,8 @@ pub struct Announce {
     pub name: String,
     /// Engine threads that it can run: its capacity.
     pub threads: u32,
+    /// Whether it takes only parts of workers that were lost, beside the part that its machine has.
+    pub spare: bool,
     /// The session that it works for.
     pub session: Option<String>,
     /// The load that it has of that.

@@ -27,6 +27,8 @@ pub struct WorkerInfo {
     pub threads: u32,
     /// What it agrees to do.
     pub limits: Limits,
+    /// Whether it takes only parts of workers that were lost.
+    pub spare: bool,
 }
 
 /// What the shell around it is to do.
@@ -41,6 +43,8 @@ pub enum Action {
         /// On this machine's clock.
         at_ns: u64,
     },
+    /// The load may go on until this moment, and no longer.
+    KeepUntil(u64),
     /// End it; if it did not begin, forget it.
     Stop(EndReason),
     /// Give a result to the stream, and say so with [`Worker::taken`].
@@ -56,6 +60,8 @@ pub struct PreparedPlan {
     pub load: u32,
     /// The part of this machine.
     pub share: LoadShare,
+    /// The second of the load from which it is that.
+    pub from_s: u64,
     /// What is sent.
     pub workload: Workload,
 }
@@ -84,8 +90,9 @@ struct Owner {
 struct Load {
     session: String,
     status: LoadStatus,
-    /// The index of its next result.
+    /// The index of its next result: the second of the load.
     next: u64,
+    from_s: u64,
     /// When it is ended whatever its owner wants.
     ends_by_ns: Option<u64>,
     stopped: bool,
@@ -115,12 +122,14 @@ impl Worker {
             }
             _ => return vec![],
         }
-        match order.body {
+        let until_ns = self.owner.as_ref().map_or(0, |owner| owner.lease_until_ns);
+        let actions = match order.body {
             OrderBody::Lease => vec![],
             OrderBody::Prepare(plan) => self.prepare(now_ns, &order.session, &plan),
             OrderBody::Start { load, at_ns } => self.start(now_ns, load, at_ns),
             OrderBody::Stop { load, reason } => self.stop(now_ns, load, reason),
-        }
+        };
+        std::iter::once(Action::KeepUntil(until_ns)).chain(actions).collect()
     }
 
     /// Why an order is refused.
@@ -160,7 +169,8 @@ impl Worker {
         let phase = if agreed.is_ok() { Phase::Preparing } else { Phase::Over };
         let status = LoadStatus { load: number, phase, why: agreed.as_ref().err().cloned(), began_ns: None };
         let session = session.to_owned();
-        self.load = Some(Load { session, status, next: 0, ends_by_ns: None, stopped: false });
+        let (next, from_s) = (plan.from_s, plan.from_s);
+        self.load = Some(Load { session, status, next, from_s, ends_by_ns: None, stopped: false });
         let refused = agreed.as_ref().err().map(|why| Action::Refused(format!("a plan: {why}")));
         let prepare = agreed.ok().map(|plan| Action::Prepare(Box::new(plan)));
         refused.into_iter().chain(prepare).chain([self.announce(now_ns)]).collect()
@@ -178,7 +188,7 @@ impl Worker {
         }
         let workload = plan.workload.unpack().map_err(|error| error.message)?;
         self.info.limits.check(&workload, f64::from(share.threads) / f64::from(share.total_threads))?;
-        Ok(PreparedPlan { load: plan.load, share, workload })
+        Ok(PreparedPlan { load: plan.load, share, from_s: plan.from_s, workload })
     }
 
     fn start(&mut self, now_ns: u64, number: u32, at_ns: u64) -> Vec<Action> {
@@ -187,12 +197,13 @@ impl Worker {
         if load.status.phase != Phase::Ready {
             return vec![];
         }
-        if at_ns <= now_ns {
+        let begins_ns = at_ns.saturating_add(load.from_s * S);
+        if begins_ns <= now_ns {
             load.over(Some("the order to begin came after the common start".into()));
             return vec![Action::Stop(EndReason::Interrupted), self.announce(now_ns)];
         }
         load.status.phase = Phase::Started;
-        load.ends_by_ns = seconds_max.map(|seconds| at_ns + seconds * S);
+        load.ends_by_ns = seconds_max.map(|seconds| begins_ns + seconds * S);
         vec![Action::Start { at_ns }, self.announce(now_ns)]
     }
 
@@ -261,9 +272,14 @@ impl Worker {
         self.outbox.retain(|(report, _)| report.key() != *key);
     }
 
+    /// Whether it has no load.
+    pub fn is_idle(&self) -> bool {
+        self.load.as_ref().is_none_or(|load| load.status.phase == Phase::Over)
+    }
+
     /// Whether every result has been taken.
     pub fn is_drained(&self) -> bool {
-        self.outbox.is_empty() && self.load.as_ref().is_none_or(|load| load.status.phase == Phase::Over)
+        self.outbox.is_empty() && self.is_idle()
     }
 
     /// What is due as time passes.
@@ -302,7 +318,7 @@ impl Worker {
 
     fn announce(&mut self, now_ns: u64) -> Action {
         self.announced_ns = Some(now_ns);
-        let WorkerInfo { build, instance, name, threads, .. } = self.info.clone();
+        let WorkerInfo { build, instance, name, threads, spare, .. } = self.info.clone();
         let session = self.owner.as_ref().map(|owner| owner.session.clone());
         let load = self.load.as_ref().filter(|load| Some(&load.session) == session.as_ref());
         let load = load.map(|load| load.status.clone());
@@ -312,6 +328,7 @@ impl Worker {
             instance,
             name,
             threads,
+            spare,
             session,
             load,
         }))
@@ -346,14 +363,19 @@ mod tests {
     fn worker() -> Worker {
         let limits = Limits { seconds_max: Some(60), ..Limits::default() };
         let (build, instance, name) = ("b".into(), "w1".into(), "one".into());
-        Worker::new(WorkerInfo { build, instance, name, threads: 2, limits })
+        Worker::new(WorkerInfo { build, instance, name, threads: 2, limits, spare: false })
     }
 
     fn plan(load: u32, url: &str) -> OrderBody {
         let request = RequestSpec { url: url.into(), ..RequestSpec::default() };
         let workload = Workload { requests: vec![request], ..Workload::default() };
         let share = LoadShare { first_thread: 2, threads: 2, total_threads: 4 };
-        OrderBody::Prepare(Box::new(Plan { load, share, workload: PackedWorkload::pack(&workload).unwrap() }))
+        OrderBody::Prepare(Box::new(Plan {
+            load,
+            share,
+            from_s: 0,
+            workload: PackedWorkload::pack(&workload).unwrap(),
+        }))
     }
 
     fn order(sequence: u64, body: OrderBody) -> Order {
@@ -382,7 +404,7 @@ mod tests {
         };
         for (order, why) in [
             (altered(|_| ()), None),
-            (altered(|order| order.version = 2), Some("version 2")),
+            (altered(|order| order.version = 9), Some("version 9")),
             (altered(|order| order.worker = "w2".into()), Some("another worker")),
             (altered(|order| order.expires_ns = S), Some("expired")),
             (altered(|order| order.expires_ns = 3600 * S), Some("longer")),

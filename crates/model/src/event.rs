@@ -18,7 +18,7 @@ use crate::service::ServiceSnapshot;
 use crate::sweep::{KnobValue, SweepPlan, SweepPoint, SweepReport};
 use crate::topology::Topology;
 use crate::tune::{Goal, Round, TuneState};
-use crate::worker::WorkerPart;
+use crate::worker::{WorkerPart, WorkersStart};
 use crate::workload::Workload;
 use serde::{Deserialize, Serialize};
 
@@ -126,7 +126,15 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         measured_to_s: Option<f64>,
     },
-    /// Which machines made a load, and what became of the part of each; of a load that one machine made there is none.
+    /// Workers are to make a load, and how its recording is finished without this command.
+    WorkersStart {
+        /// Which load.
+        load: u32,
+        /// Who and where.
+        start: WorkersStart,
+    },
+    /// Which machines make a load, and what has become of the part of each by now: as the parts are dealt out, every ten seconds, and
+    /// at the end. The last one counts; of a load that one machine made there is none.
     Workers {
         /// Which load.
         load: u32,
@@ -287,7 +295,7 @@ pub enum EventBody {
 
 impl EventBody {
     /// Kinds that this version knows: a line of one of these that cannot be read is damage, any other is skipped.
-    pub const KINDS: [&str; 28] = [
+    pub const KINDS: [&str; 29] = [
         "session_start",
         "server",
         "service",
@@ -296,6 +304,7 @@ impl EventBody {
         "load_start",
         "interval",
         "load_end",
+        "workers_start",
         "workers",
         "client_tables",
         "watch",

@@ -9,9 +9,11 @@ use crate::distribution::Dist;
 use crate::error::{Result, UserError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flate2::bufread::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 
 /// The longest time that is told apart: one hour. Longer ones count at this bound.
 pub const TIME_US_MAX: u64 = 3_600_000_000;
@@ -173,15 +175,34 @@ impl TimeHistogram {
 
     /// Adds the samples of an encoded histogram. An error when the text is not one.
     pub fn merge_encoded(&mut self, encoded: &EncodedHistogram) -> Result<()> {
+        Self::merge_encoded_into(encoded, &mut [self])
+    }
+
+    /// The same to several, read once.
+    pub fn merge_encoded_into(encoded: &EncodedHistogram, all: &mut [&mut Self]) -> Result<()> {
         let wrong = || UserError::usage("a histogram in the event log is damaged");
         let bytes = STANDARD.decode(&encoded.v2).map_err(|_| wrong())?;
-        let buckets: Histogram<u64> =
-            Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|_| wrong())?;
-        self.buckets.add(&buckets).map_err(|_| wrong())?;
-        self.min_us = self.min_us.min(encoded.min_us);
-        self.max_us = self.max_us.max(encoded.max_us);
-        self.sum_us += encoded.sum_us;
-        self.sum_squares_us2 += encoded.sum_squares_us2;
+        match sparse_counts(&bytes) {
+            Some(counts) => {
+                for to in all.iter_mut() {
+                    counts
+                        .iter()
+                        .for_each(|(time_us, count)| to.buckets.saturating_record_n(*time_us, *count));
+                }
+            }
+            // Of other bounds, or damaged.
+            None => {
+                let buckets: Histogram<u64> =
+                    Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|_| wrong())?;
+                all.iter_mut().try_for_each(|to| to.buckets.add(&buckets)).map_err(|_| wrong())?;
+            }
+        }
+        for to in all {
+            to.min_us = to.min_us.min(encoded.min_us);
+            to.max_us = to.max_us.max(encoded.max_us);
+            to.sum_us += encoded.sum_us;
+            to.sum_squares_us2 += encoded.sum_squares_us2;
+        }
         Ok(())
     }
 
@@ -197,6 +218,63 @@ impl TimeHistogram {
             })
             .collect()
     }
+}
+
+/// The buckets that have samples, of a histogram with our bounds: by their lowest times, with their counts. `None` for any other
+/// text. A load of a thousand workers has five thousand histograms a second, each with some hundred of 23,000 buckets: to build each one
+/// first, as `hdrhistogram` does, takes three times as long. The format: "HdrHistogram V2 encoding" in its `doc`.
+fn sparse_counts(bytes: &[u8]) -> Option<Vec<(u64, u64)>> {
+    const COMPRESSED: u32 = 0x1c84_9314;
+    const PLAIN: u32 = 0x1c84_9313;
+    const HEADER_BYTES: usize = 40;
+    // Three digits are told apart by 2048 buckets for the first power of two, and half as many for each further one.
+    const HALF: u64 = 1024;
+    let number = |at: usize, bytes: &[u8]| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let long = |at: usize, bytes: &[u8]| Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    if number(0, bytes)? != COMPRESSED {
+        return None;
+    }
+    let mut plain = Vec::with_capacity(8192);
+    ZlibDecoder::new(bytes.get(8..)?).take(1 << 19).read_to_end(&mut plain).ok()?;
+    let is_ours = number(0, &plain)? == PLAIN
+        && number(8, &plain)? == 0
+        && number(12, &plain)? == u32::from(SIGNIFICANT_DIGITS)
+        && (long(16, &plain)?, long(24, &plain)?) == (1, TIME_US_MAX)
+        && long(32, &plain)? == 1f64.to_bits();
+    let mut rest =
+        plain.get(HEADER_BYTES..).filter(|rest| is_ours && Some(rest.len() as u32) == number(4, &plain))?;
+    let (mut counts, mut index) = (Vec::with_capacity(rest.len() / 2), 0u64);
+    while !rest.is_empty() {
+        let zigzag = varint(&mut rest)?;
+        let value = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
+        if value < 0 {
+            index = index.checked_add(value.unsigned_abs())?;
+            continue;
+        }
+        if value > 0 {
+            let power = (index / HALF).saturating_sub(1);
+            let within = if index < 2 * HALF { index } else { index % HALF + HALF };
+            let time_us = within.checked_shl(u32::try_from(power).ok()?).filter(|us| *us <= TIME_US_MAX)?;
+            counts.push((time_us, value as u64));
+        }
+        index += 1;
+    }
+    Some(counts)
+}
+
+/// A number of seven bits a byte, the lowest first; the ninth byte has eight.
+fn varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for place in 0..9 {
+        let (byte, behind) = rest.split_first()?;
+        *rest = behind;
+        let bits = if place == 8 { *byte } else { byte & 0x7f };
+        value |= u64::from(bits) << (7 * place);
+        if place == 8 || byte & 0x80 == 0 {
+            break;
+        }
+    }
+    Some(value)
 }
 
 #[cfg(test)]
@@ -244,6 +322,27 @@ mod tests {
             backward.merge_encoded(&second.encode().unwrap()).unwrap();
             backward.merge(&first);
             prop_assert_eq!(forward.dist(), backward.dist());
+            prop_assert_eq!(&forward.buckets, &backward.buckets);
+        }
+
+        // Invariant: what is read bucket by bucket is what the library reads, also counts of many bytes.
+        #[test]
+        fn sparse_counts_are_those_of_the_library(
+            times in prop::collection::vec((0..TIME_US_MAX, 1u64..1 << 40), 1..50)
+        ) {
+            let mut histogram = TimeHistogram::new();
+            times.iter().for_each(|(time_us, count)| histogram.record_many(*time_us, *count));
+            let bytes = STANDARD.decode(histogram.encode().unwrap().v2).unwrap();
+            let read: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
+            let library: Vec<(u64, u64)> = read
+                .iter_recorded()
+                .map(|step| (read.lowest_equivalent(step.value_iterated_to()), step.count_at_value()))
+                .collect();
+            prop_assert_eq!(sparse_counts(&bytes), Some(library));
+            // Damage is never taken for something else than an error or a histogram.
+            let mut torn = bytes.clone();
+            torn.truncate(bytes.len() / 2);
+            prop_assert!(sparse_counts(&torn).is_none());
         }
 
         // Invariant: percentiles rise, and none lies outside of the exact minimum and maximum.

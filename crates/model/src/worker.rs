@@ -82,6 +82,35 @@ pub struct WorkerPart {
     pub lost_at_s: Option<u64>,
     /// Seconds that it reported when they were given up already: they are in no figure.
     pub late_seconds: u64,
+    /// The second of the load up to which it is in the figures.
+    #[serde(default)]
+    pub seconds: u64,
+    /// The second of the load from which it has the part of a worker that was lost; 0 for one that had its part from the beginning.
+    #[serde(default)]
+    pub from_s: u64,
+    /// The second from which others have its part, when it was lost.
+    #[serde(default)]
+    pub taken_over_at_s: Option<u64>,
+}
+
+impl WorkerPart {
+    /// Seconds of the load that are in the figures of its parts.
+    pub fn seconds_of(parts: &[Self]) -> u64 {
+        parts.iter().filter(|part| part.elapsed_us > 0).map(|part| part.seconds).max().unwrap_or(0)
+    }
+}
+
+/// Who is to make a load, and how it is measured: what is needed to finish its recording when the command is gone.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct WorkersStart {
+    /// Names the results that its workers give: random, of this command alone.
+    pub session: String,
+    /// Where they are connected, without passwords: `nats://HOST:PORT,..` or `local:N`.
+    pub on: String,
+    /// Seconds to be cut from the beginning; `None` when that is detected.
+    pub warmup_s: Option<f64>,
+    /// Seconds to be measured of a load that goes on until it has settled; `None` for one with a fixed end.
+    pub measure_s: Option<u32>,
 }
 
 /// A worker as the report shows it, over the whole load.
@@ -113,6 +142,12 @@ pub struct WorkerReport {
     pub round_trip_us: u64,
     /// Where its results end when it was lost, seconds since the load began.
     pub lost_at_s: Option<u64>,
+    /// From when it has the part of one that was lost, seconds since the load began; 0: its part is its own.
+    #[serde(default)]
+    pub from_s: u64,
+    /// From when others have its part.
+    #[serde(default)]
+    pub taken_over_at_s: Option<u64>,
 }
 
 #[cfg(test)]

@@ -72,6 +72,7 @@ fn run(command: Command) -> Result<u8> {
         Command::History(arguments) => commands::history::history(&arguments),
         Command::Logs(arguments) => commands::logs::logs(&arguments),
         Command::Worker(arguments) => commands::worker::worker(&arguments),
+        Command::Resume(arguments) => commands::resume::resume(&arguments),
         Command::Serve(arguments) => commands::serve::serve(&arguments),
         Command::Helper(helper) => helpers::run(helper),
     }

@@ -30,6 +30,7 @@ pub fn check(command: &Command) -> Result<()> {
             let cache = export.cache_config.as_deref().map(|path| ("--cache-config", path));
             check_files(&export.exports, cache, Some(&export.directory))
         }
+        Command::Resume(resume) => check_files(&resume.exports, None, Some(&resume.directory)),
         Command::Compare(CompareArgs { json, .. })
         | Command::Fit(FitArgs { json, .. })
         | Command::Predict(PredictArgs { json, .. })

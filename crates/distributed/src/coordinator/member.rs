@@ -5,9 +5,10 @@
 
 use super::Action;
 use crate::protocol::{
-    Announce, CLOCK_SAMPLES_MIN, LEASE_NS, LOST_AFTER_NS, LoadStatus, Order, OrderBody, Phase,
-    ROUND_TRIP_NS_MAX, S, VERSION,
+    Announce, CLOCK_SAMPLES_MIN, LEASE_NS, LOST_AFTER_NS, LoadStatus, MOVE_LEASE_NS, MOVE_LOST_AFTER_NS,
+    MOVE_MARGIN_NS, Order, OrderBody, Phase, ROUND_TRIP_NS_MAX, S, VERSION,
 };
+use webdyno_model::worker::WorkerPart;
 
 /// How often the clock is asked for until it is known, and after that: clocks drift.
 const PING_EVERY_NS: u64 = S / 10;
@@ -32,6 +33,10 @@ pub(super) struct Member {
     sequence: u64,
     ordered_ns: Option<u64>,
     repeated_ns: Option<u64>,
+    /// Whether its part goes to others when it is lost: then it may load for a short time only after it was heard last.
+    moves: bool,
+    /// Until when its last order counts.
+    lease_until_ns: u64,
 }
 
 impl Member {
@@ -47,7 +52,18 @@ impl Member {
             sequence: 0,
             ordered_ns: None,
             repeated_ns: None,
+            moves: false,
+            lease_until_ns: 0,
         }
+    }
+
+    /// One of a load whose coordinator is gone: it was not heard yet, and may be soon.
+    pub(super) fn from_part(now_ns: u64, part: &WorkerPart) -> Self {
+        let (instance, name) = (part.instance.clone(), part.name.clone());
+        let (version, build, threads) = (VERSION, String::new(), part.share.threads);
+        let announce =
+            Announce { version, build, instance, name, threads, spare: false, session: None, load: None };
+        Self { last_contact_ns: now_ns, ..Self::new(announce) }
     }
 
     pub(super) fn announced(&mut self, now_ns: u64, announce: Announce) {
@@ -72,7 +88,17 @@ impl Member {
     }
 
     pub(super) fn is_silent(&self, now_ns: u64) -> bool {
-        now_ns > self.last_contact_ns + LOST_AFTER_NS
+        let after_ns = if self.moves { MOVE_LOST_AFTER_NS } else { LOST_AFTER_NS };
+        now_ns > self.last_contact_ns + after_ns
+    }
+
+    pub(super) fn set_moves(&mut self, moves: bool) {
+        self.moves = moves;
+    }
+
+    /// By then it sends nothing more, unless it gets another order.
+    pub(super) fn quiet_at_ns(&self) -> u64 {
+        self.lease_until_ns + self.round_trip_ns() / 2 + MOVE_MARGIN_NS
     }
 
     /// The number of a ping, when one is due.
@@ -148,7 +174,10 @@ impl Member {
         self.sequence += 1;
         self.ordered_ns = Some(now_ns);
         let (session, worker) = (session.to_owned(), self.announce.instance.clone());
-        let expires_ns = self.to_its_clock(now_ns + LEASE_NS);
+        let bound_ns = if self.moves { self.last_contact_ns + MOVE_LEASE_NS } else { u64::MAX };
+        let until_ns = bound_ns.min(now_ns + LEASE_NS);
+        self.lease_until_ns = self.lease_until_ns.max(until_ns);
+        let expires_ns = self.to_its_clock(until_ns);
         let sequence = self.sequence;
         Some(Action::Order(Box::new(Order { version: VERSION, session, worker, sequence, expires_ns, body })))
     }

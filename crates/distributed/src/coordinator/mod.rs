@@ -5,6 +5,7 @@
 //! of the load, `results` puts the seconds of all together.
 
 mod member;
+mod moving;
 mod part;
 mod results;
 #[cfg(test)]
@@ -19,9 +20,9 @@ use crate::shares;
 use member::Member;
 use part::Part;
 use std::collections::{BTreeMap, VecDeque};
-use webdyno_model::UserError;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::worker::WorkerPart;
+use webdyno_model::{Result, UserError};
 
 /// Workers are waited for so long, when their number is known.
 const GATHER_NS_MAX: u64 = 30 * S;
@@ -41,6 +42,32 @@ pub struct LoadOrder {
     pub threads_max: u32,
     /// How many workers there must be; `None`: those that are there.
     pub workers: Option<usize>,
+    /// What becomes of a lost worker's part.
+    pub on_loss: OnLoss,
+}
+
+/// What becomes of a lost worker's part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnLoss {
+    /// The load ends.
+    #[default]
+    End,
+    /// Others have it, from a whole second on that comes when it has surely stopped.
+    Move {
+        /// Length of the load, seconds.
+        seconds: Option<u64>,
+    },
+}
+
+/// A load that another coordinator began, and what of it is in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResumeOrder {
+    /// The number of the load in the session.
+    pub load: u32,
+    /// The workers' parts, as they were written last.
+    pub parts: Vec<WorkerPart>,
+    /// Seconds of it that are in the log: at least those of the parts.
+    pub logged_seconds: u64,
 }
 
 /// What the shell around it is to do.
@@ -57,6 +84,8 @@ pub enum Action {
     Order(Box<Order>),
     /// A second of the load, of all workers together.
     Interval(Box<Interval>),
+    /// What each worker came to, in the seconds before.
+    Parts(Vec<WorkerPart>),
     /// Something a reader of the session should know.
     Note(String),
     /// The stream may forget a result.
@@ -97,6 +126,10 @@ struct Load {
     stop: Option<EndReason>,
     /// The next second that is put together.
     next_second: u64,
+    /// Of one that another coordinator began: nothing is ordered any more.
+    is_resumed: bool,
+    /// Seconds that it had written.
+    logged_before: u64,
     /// Results that are in seconds which may not be in the event log yet, with these seconds.
     unlogged: VecDeque<(u64, ReportKey)>,
 }
@@ -130,8 +163,32 @@ impl Coordinator {
             start_at_ns: 0,
             stop: None,
             next_second: 0,
+            is_resumed: false,
+            logged_before: 0,
             unlogged: VecDeque::new(),
         });
+    }
+
+    /// Takes up the results of a load whose coordinator is gone. Nothing is ordered: without a lease its workers stop it by themselves.
+    /// An error when a histogram is damaged.
+    pub fn resume(&mut self, now_ns: u64, order: ResumeOrder) -> Result<()> {
+        let parts: Vec<Part> = order.parts.iter().map(Part::resumed).collect::<Result<_>>()?;
+        for part in &order.parts {
+            self.members.insert(part.instance.clone(), Member::from_part(now_ns, part));
+        }
+        let (load, workload) = (order.load, PackedWorkload::default());
+        self.begin(now_ns, LoadOrder { load, workload, threads_max: 0, workers: None, on_loss: OnLoss::End });
+        if let Some(load) = &mut self.load {
+            (load.stage, load.parts, load.is_resumed) = (Stage::Running, parts, true);
+            load.next_second = WorkerPart::seconds_of(&order.parts);
+            load.logged_before = order.logged_seconds;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_over(&self) -> bool {
+        self.load.as_ref().is_none_or(|load| load.stage == Stage::Over)
     }
 
     /// Ends the load, at once.
@@ -183,7 +240,8 @@ impl Coordinator {
     /// What is due as time passes.
     pub fn tick(&mut self, now_ns: u64) -> Vec<Action> {
         let mut actions = vec![];
-        for (instance, member) in &mut self.members {
+        let is_resumed = self.load.as_ref().is_some_and(|load| load.is_resumed);
+        for (instance, member) in self.members.iter_mut().filter(|_| !is_resumed) {
             if let Some(nonce) = member.ping(now_ns) {
                 actions.push(Action::Ping { worker: instance.clone(), nonce });
             }
@@ -205,7 +263,10 @@ impl Coordinator {
             return vec![Action::Failed(UserError::interrupted())];
         }
         let waited_ns = now_ns.saturating_sub(load.since_ns);
-        let there = self.members.values().filter(|member| !member.is_silent(now_ns));
+        let moves = load.order.on_loss != OnLoss::End;
+        self.members.values_mut().for_each(|member| member.set_moves(moves));
+        let there =
+            self.members.values().filter(|member| !member.is_silent(now_ns) && !member.announce.spare);
         let (free, others): (Vec<&Member>, Vec<&Member>) =
             there.partition(|member| member.is_free_for(&self.session));
         let all_compared = free.iter().all(|member| member.is_clock_known());
@@ -233,7 +294,7 @@ impl Coordinator {
             .map(|(worker, share)| Part::new(self.members[&worker].announce.name.clone(), worker, share))
             .collect();
         (load.stage, load.since_ns) = (Stage::Preparing, now_ns);
-        vec![]
+        vec![Action::Parts(results::parts(load))]
     }
 
     /// Gives the plans until all are ready, and decides when to start.
@@ -257,9 +318,7 @@ impl Coordinator {
                     failure.get_or_insert(refused(&part.name, &why));
                 }
                 None => {
-                    let workload = load.order.workload.clone();
-                    let plan = Plan { load: number, share: part.share, workload };
-                    let body = OrderBody::Prepare(Box::new(plan));
+                    let body = plan_order(&load.order, part);
                     actions.extend(member.repeat(now_ns, session, (REPEAT_EVERY_NS, body)));
                 }
             }
@@ -287,43 +346,76 @@ impl Coordinator {
         let session = &self.session;
         let number = load.order.load;
         let mut actions = vec![];
-        for part in &mut load.parts {
+        let mut lost = vec![];
+        for (at, part) in load.parts.iter_mut().enumerate() {
             let Some(member) = self.members.get_mut(&part.worker) else { continue };
-            let status = member.status(session, number).cloned();
-            let phase = status.as_ref().map(|status| status.phase);
-            part.round_trip_us = member.round_trip_ns() / 1000;
-            part.began_ns = status.and_then(|status| status.began_ns).and_then(|ns| member.to_own_clock(ns));
-            match (load.stop, phase) {
-                (Some(reason), Some(Phase::Preparing | Phase::Ready | Phase::Started)) => {
-                    let body = OrderBody::Stop { load: number, reason };
-                    actions.extend(member.repeat(now_ns, session, (REPEAT_EVERY_NS, body)));
-                }
-                (None, Some(Phase::Ready)) if now_ns < load.start_at_ns => {
-                    let at_ns = member.to_its_clock(load.start_at_ns);
-                    let body = OrderBody::Start { load: number, at_ns };
-                    actions.extend(member.repeat(now_ns, session, (REPEAT_EVERY_NS / 2, body)));
-                }
-                _ => actions.extend(member.lease(now_ns, session)),
+            let phase = member.status(session, number).map(|status| status.phase);
+            if !load.is_resumed {
+                let what = (&load.order, load.stop, load.start_at_ns);
+                actions.extend(order_part(part, member, (now_ns, session), what));
             }
-            if part.is_complete() {
+            let stopped_itself = part.has_stopped_itself() && load.stop.is_none() && !load.is_resumed;
+            if part.is_complete() && !stopped_itself {
                 continue;
             }
-            let never_began = phase == Some(Phase::Ready) && now_ns > load.start_at_ns + S;
-            if part.lost_since_ns.is_none() && (member.is_silent(now_ns) || never_began || part.has_failed())
+            let begins_ns = load.start_at_ns + part.from_s * S;
+            let is_waited_for = part.end_index().is_none() && phase != Some(Phase::Started);
+            // One whose lease ended before it began is nobody's, and says nothing of this load.
+            let never_began =
+                !load.is_resumed && is_waited_for && part.has_nothing() && now_ns > begins_ns + S;
+            if part.lost_since_ns.is_none()
+                && (member.is_silent(now_ns) || never_began || part.has_failed() || stopped_itself)
             {
                 part.lost_since_ns = Some(now_ns);
-                let what = part.loss_text(never_began, load.next_second);
-                actions.push(Action::Note(what));
-                load.stop.get_or_insert(EndReason::WorkerLost);
+                lost.push((at, part.loss_text(never_began, load.next_second)));
             }
             part.give_up_when_due(now_ns, member.last_contact_ns() + LEASE_NS + LATE_RESULTS_NS, never_began);
-            if phase == Some(Phase::Over) {
+            if phase == Some(Phase::Over) || load.is_resumed {
                 part.give_up_late(now_ns, RESULTS_NS_MAX);
             }
+        }
+        for (at, what) in lost {
+            actions.extend(moving::lost(&mut self.members, load, (now_ns, session), (at, &what)));
         }
         actions.extend(results::merge_complete_seconds(load, session));
         actions
     }
+}
+
+/// What a worker that makes its part, or is to, is ordered now.
+fn order_part(
+    part: &mut Part,
+    member: &mut Member,
+    (now_ns, session): (u64, &str),
+    (order, stop, start_at_ns): (&LoadOrder, Option<EndReason>, u64),
+) -> Option<Action> {
+    let load = order.load;
+    // Others have its part, or nobody.
+    let stop = stop.or(part.lost_since_ns.map(|_| EndReason::WorkerLost));
+    let status = member.status(session, load).cloned();
+    let phase = status.as_ref().map(|status| status.phase);
+    part.round_trip_us = member.round_trip_ns() / 1000;
+    part.began_ns = status.and_then(|status| status.began_ns).and_then(|ns| member.to_own_clock(ns));
+    match (stop, phase) {
+        (Some(reason), Some(Phase::Preparing | Phase::Ready | Phase::Started)) => {
+            member.repeat(now_ns, session, (REPEAT_EVERY_NS, OrderBody::Stop { load, reason }))
+        }
+        (None, None) if part.from_s > 0 => {
+            member.repeat(now_ns, session, (REPEAT_EVERY_NS, plan_order(order, part)))
+        }
+        (None, Some(Phase::Ready)) if now_ns < start_at_ns + part.from_s * S => {
+            let at_ns = member.to_its_clock(start_at_ns);
+            member.repeat(now_ns, session, (REPEAT_EVERY_NS / 2, OrderBody::Start { load, at_ns }))
+        }
+        (Some(_), _) if part.lost_since_ns.is_some() => None,
+        _ => member.lease(now_ns, session),
+    }
+}
+
+/// The order to make a part ready.
+fn plan_order(order: &LoadOrder, part: &Part) -> OrderBody {
+    let (load, share, from_s, workload) = (order.load, part.share, part.from_s, order.workload.clone());
+    OrderBody::Prepare(Box::new(Plan { load, share, from_s, workload }))
 }
 
 /// Orders to end a load that failed, once: a lease ends it otherwise.

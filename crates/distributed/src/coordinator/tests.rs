@@ -1,6 +1,6 @@
 //! What many workers cost the coordinator.
 
-use super::{Action, Coordinator, LoadOrder};
+use super::{Action, Coordinator, LoadOrder, OnLoss};
 use crate::packed_workload::PackedWorkload;
 use crate::protocol::{Announce, LoadStatus, OrderBody, Phase, Report, ReportBody, S, VERSION};
 use std::time::{Duration, Instant};
@@ -35,7 +35,23 @@ fn announce(number: u32, phase: Option<Phase>) -> Announce {
     let (build, instance) = ("b".into(), format!("w{number:05}"));
     let name = instance.clone();
     let session = load.as_ref().map(|_| "s".to_owned());
-    Announce { version: VERSION, build, instance, name, threads: 2, session, load }
+    Announce { version: VERSION, build, instance, name, threads: 2, spare: false, session, load }
+}
+
+/// What so many workers give, second by second.
+fn reports(workers: u32) -> Vec<Vec<Report>> {
+    let of_second = |index| {
+        let body = ReportBody::Interval(Box::new(second(index)));
+        let report = |number| Report {
+            session: "s".into(),
+            load: 1,
+            worker: format!("w{number:05}"),
+            index,
+            body: body.clone(),
+        };
+        (0..workers).map(report).collect()
+    };
+    (0..SECONDS).map(of_second).collect()
 }
 
 /// The coordinator with so many workers under way, and how long it is busy with a second of them all.
@@ -44,8 +60,16 @@ fn busy_per_second(workers: u32) -> Duration {
     let workload = Workload { requests: vec![request], connections: 1_000_000, ..Workload::default() };
     let workload = PackedWorkload::pack(&workload).unwrap();
     let mut coordinator = Coordinator::new("s".into());
-    coordinator
-        .begin(0, LoadOrder { load: 1, workload, threads_max: 1_000_000, workers: Some(workers as usize) });
+    coordinator.begin(
+        0,
+        LoadOrder {
+            load: 1,
+            workload,
+            threads_max: 1_000_000,
+            workers: Some(workers as usize),
+            on_loss: OnLoss::End,
+        },
+    );
     let mut now_ns = 0;
     let mut phase = None;
     for _ in 0..200 {
@@ -67,19 +91,7 @@ fn busy_per_second(workers: u32) -> Duration {
         }
     }
     assert_eq!(phase, Some(Phase::Started));
-    let reports: Vec<Vec<Report>> = (0..SECONDS)
-        .map(|index| {
-            let body = ReportBody::Interval(Box::new(second(index)));
-            let report = |number| Report {
-                session: "s".into(),
-                load: 1,
-                worker: format!("w{number:05}"),
-                index,
-                body: body.clone(),
-            };
-            (0..workers).map(report).collect()
-        })
-        .collect();
+    let reports = reports(workers);
     let begun = Instant::now();
     let mut merged = 0;
     for (index, reports) in reports.into_iter().enumerate() {
@@ -97,10 +109,29 @@ fn busy_per_second(workers: u32) -> Duration {
     begun.elapsed() / SECONDS as u32
 }
 
+/// Kilobytes that this process has, and had at most.
+fn memory_kb(key: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(key)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
 #[test]
 fn the_cost_of_workers_is_linear() {
     let (few, many) = (busy_per_second(100), busy_per_second(400));
     println!("a second of 100 workers: {few:?}, of 400: {many:?}");
     // Nothing of it grows with the square of their number; the bound leaves room for a busy machine.
     assert!(many < few * 10, "{few:?} {many:?}");
+}
+
+/// The figures of docs/distributed.md: `cargo test -p webdyno-distributed --lib thousand -- --ignored --nocapture`.
+#[test]
+#[ignore = "it measures, and is wanted alone"]
+fn a_thousand_workers_cost_less_than_half_a_core() {
+    let before_kb = memory_kb("VmRSS");
+    let busy = busy_per_second(1000);
+    let grown_kb = memory_kb("VmHWM") - before_kb;
+    println!("a second of 1000 workers: {busy:?}, and {} MB", grown_kb / 1000);
+    assert!(busy < Duration::from_millis(500), "{busy:?}");
+    assert!(grown_kb < 500_000, "{grown_kb} kB");
 }

@@ -1,8 +1,11 @@
 //! The coordinator's end: a thread with the state machine and the connections, and the generator of loads that a session uses.
 
 use super::connecting::Broker;
-use super::{ANNOUNCE, Pong, STREAM, last_words, monotonic_ns, order_subject, ping_subject, random_name};
-use crate::coordinator::{Action, Coordinator, LoadOrder, LoadOutcome};
+use super::{
+    ANNOUNCE, Pong, STREAM, last_words, monotonic_ns, order_subject, ping_subject, random_name,
+    result_subject,
+};
+use crate::coordinator::{Action, Coordinator, LoadOrder, LoadOutcome, OnLoss, ResumeOrder};
 use crate::packed_workload::PackedWorkload;
 use crate::protocol::{Report, ReportKey, TICK_NS};
 use crate::signing::Signer;
@@ -18,6 +21,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use webdyno_load::Control;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
+use webdyno_model::worker::WorkerPart;
 use webdyno_model::workload::{Arrival, Workload};
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::{Generator, GeneratorEvent, LoadTask};
@@ -38,16 +42,29 @@ pub enum WorkerCount {
     Exactly(usize),
 }
 
+/// Who makes the loads of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Placement {
+    /// How many.
+    pub workers: WorkerCount,
+    /// Where they are connected, as people name it, without passwords.
+    pub on: String,
+    /// Whether others have the part of one that was lost; else the load ends.
+    pub moves: bool,
+}
+
 /// Has the workers at a broker make the loads of a session.
 pub struct DistributedGenerator {
     requests: UnboundedSender<Request>,
-    workers: WorkerCount,
+    placement: Placement,
+    session: String,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the thread is to do.
 enum Request {
     Begin(Box<LoadOrder>, Arc<AtomicU64>, mpsc::Sender<Event>),
+    Resume(ResumeOrder, Arc<AtomicU64>, mpsc::Sender<Event>),
     Stop(EndReason),
     /// Acknowledge what is in the log, and end.
     Close,
@@ -55,6 +72,7 @@ enum Request {
 
 enum Event {
     Interval(Box<Interval>),
+    Parts(Vec<WorkerPart>),
     Note(String),
     Ended(Box<LoadOutcome>),
     Failed(UserError),
@@ -62,8 +80,26 @@ enum Event {
 
 impl DistributedGenerator {
     /// Connects. An error when there is no server with JetStream, or it does not let us in.
-    pub fn connect(broker: Broker, signer: Signer, workers: WorkerCount) -> Result<Self> {
+    pub fn connect(broker: Broker, signer: Signer, placement: Placement) -> Result<Self> {
+        let session = random_name()?;
+        Self::connect_as(broker, signer, placement, (session, false))
+    }
+
+    /// Connects to what is kept of a session whose command is gone. An error when nothing is.
+    pub fn reconnect(broker: Broker, signer: Signer, session: &str) -> Result<Self> {
+        let (workers, on) = (WorkerCount::Present, broker.name.clone());
+        let placement = Placement { workers, on, moves: false };
+        Self::connect_as(broker, signer, placement, (session.to_owned(), true))
+    }
+
+    fn connect_as(
+        broker: Broker,
+        signer: Signer,
+        placement: Placement,
+        (session, is_resumed): (String, bool),
+    ) -> Result<Self> {
         let (requests, received) = unbounded_channel();
+        let named = session.clone();
         let (connected, is_connected) = mpsc::channel();
         let run = move || {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -74,7 +110,7 @@ impl DistributedGenerator {
                 }
             };
             runtime.block_on(async move {
-                match Links::connect(&broker, signer).await {
+                match Links::connect(&broker, signer, session, is_resumed).await {
                     Ok(links) => {
                         let _ = connected.send(Ok(()));
                         links.run(received).await;
@@ -86,9 +122,31 @@ impl DistributedGenerator {
         let thread = thread::Builder::new().name("nats".into()).spawn(run);
         let thread =
             thread.map_err(|error| UserError::cannot_run(format!("cannot start a thread: {error}")))?;
-        let gone = || UserError::cannot_run("the connection to NATS ended before it was made");
-        is_connected.recv().map_err(|_| gone())??;
-        Ok(Self { requests, workers, thread: Mutex::new(Some(thread)) })
+        let thread_error = || UserError::cannot_run("the connection to NATS ended before it was made");
+        is_connected.recv().map_err(|_| thread_error())??;
+        let thread = Mutex::new(Some(thread));
+        Ok(Self { requests, placement, session: named, thread })
+    }
+
+    /// Gives the seconds of a load whose command is gone that are not in the log yet, and its end.
+    pub fn resume(
+        &self,
+        order: ResumeOrder,
+        logged: Arc<AtomicU64>,
+        control: &Control,
+        sink: &mut dyn FnMut(GeneratorEvent),
+    ) -> Result<LoadEnd> {
+        let (events, received) = mpsc::channel();
+        self.requests.send(Request::Resume(order, logged, events)).map_err(|_| thread_error())?;
+        loop {
+            // What is kept stays so for the next time.
+            if control.stopped().is_some() {
+                return Err(UserError::interrupted());
+            }
+            if let Some(end) = next_event(&received, sink)? {
+                return Ok(end);
+            }
+        }
     }
 }
 
@@ -113,33 +171,64 @@ impl Generator for DistributedGenerator {
             load: task.load,
             workload: PackedWorkload::pack(task.workload)?,
             threads_max: threads_max(task.workload),
-            workers: match self.workers {
+            on_loss: on_loss(self.placement.moves, task.workload)?,
+            workers: match self.placement.workers {
                 WorkerCount::Present => None,
                 WorkerCount::Exactly(workers) => Some(workers),
             },
         };
-        let gone = || UserError::cannot_run("the thread that speaks to NATS has ended");
+        sink(GeneratorEvent::Placed { session: self.session.clone(), on: self.placement.on.clone() });
         let (events, received) = mpsc::channel();
         let begin = Request::Begin(Box::new(order), task.logged_seconds, events);
-        self.requests.send(begin).map_err(|_| gone())?;
+        self.requests.send(begin).map_err(|_| thread_error())?;
         let mut stopped = false;
         loop {
             if let Some(reason) = control.stopped().filter(|_| !stopped) {
                 stopped = true;
-                self.requests.send(Request::Stop(reason)).map_err(|_| gone())?;
+                self.requests.send(Request::Stop(reason)).map_err(|_| thread_error())?;
             }
-            match received.recv_timeout(POLL) {
-                Ok(Event::Interval(interval)) => sink(GeneratorEvent::Interval(interval)),
-                Ok(Event::Note(text)) => sink(GeneratorEvent::Note(text)),
-                Ok(Event::Ended(outcome)) => {
-                    sink(GeneratorEvent::Workers(outcome.parts));
-                    return Ok(outcome.end);
-                }
-                Ok(Event::Failed(error)) => return Err(error),
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(gone()),
+            if let Some(end) = next_event(&received, sink)? {
+                return Ok(end);
             }
         }
+    }
+}
+
+fn thread_error() -> UserError {
+    UserError::cannot_run("the thread that speaks to NATS has ended")
+}
+
+/// Passes on what there is within a moment; the end of the load, when it is that.
+fn next_event(
+    received: &mpsc::Receiver<Event>,
+    sink: &mut dyn FnMut(GeneratorEvent),
+) -> Result<Option<LoadEnd>> {
+    match received.recv_timeout(POLL) {
+        Ok(Event::Interval(interval)) => sink(GeneratorEvent::Interval(interval)),
+        Ok(Event::Parts(parts)) => sink(GeneratorEvent::Workers(parts)),
+        Ok(Event::Note(text)) => sink(GeneratorEvent::Note(text)),
+        Ok(Event::Ended(outcome)) => {
+            sink(GeneratorEvent::Workers(outcome.parts));
+            return Ok(Some(outcome.end));
+        }
+        Ok(Event::Failed(error)) => return Err(error),
+        Err(mpsc::RecvTimeoutError::Timeout) => {}
+        Err(mpsc::RecvTimeoutError::Disconnected) => return Err(thread_error()),
+    }
+    Ok(None)
+}
+
+/// Only of a load with a rate it is known what another one sent.
+fn on_loss(moves: bool, workload: &Workload) -> Result<OnLoss> {
+    match (moves, workload.arrival) {
+        (false, _) => Ok(OnLoss::End),
+        (true, Arrival::Open { .. }) => {
+            Ok(OnLoss::Move { seconds: workload.stop.duration_us.map(|us| us.div_ceil(1_000_000)) })
+        }
+        (true, Arrival::Closed) => Err(UserError::usage(
+            "what a lost worker has sent of a load without a rate is known to nobody: its part cannot go to others",
+        )
+        .hint("give a rate with -r, or end the load at a loss: --on-worker-loss end")),
     }
 }
 
@@ -165,18 +254,20 @@ struct Links {
 }
 
 impl Links {
-    async fn connect(broker: &Broker, signer: Signer) -> Result<Self> {
+    async fn connect(broker: &Broker, signer: Signer, session: String, is_resumed: bool) -> Result<Self> {
         let client = broker.connect("webdyno coordinator").await?;
-        let session = random_name()?;
         let inbox = client.new_inbox();
         let announcements =
             client.subscribe(ANNOUNCE).await.map_err(|error| denied(ANNOUNCE, &error.to_string()))?;
         let pongs =
             client.subscribe(inbox.clone()).await.map_err(|error| denied(&inbox, &error.to_string()))?;
-        let stream = stream(&client, broker.replicas()).await?;
+        let stream = match is_resumed {
+            true => stream_with(&client, &session, &broker.name).await?,
+            false => stream(&client, broker.replicas()).await?,
+        };
         let config = pull::Config {
-            durable_name: Some(format!("session-{session}")),
-            filter_subject: format!("webdyno.results.{session}.>"),
+            durable_name: Some(consumer_name(&session)),
+            filter_subject: result_subject(&session, ">"),
             ack_policy: AckPolicy::Explicit,
             ack_wait: ACK_WAIT,
             max_ack_pending: 100_000,
@@ -207,6 +298,13 @@ impl Links {
                         self.load = Some((logged, events));
                         self.coordinator.begin(monotonic_ns(), *order);
                         vec![]
+                    }
+                    Some(Request::Resume(order, logged, events)) => {
+                        self.load = Some((logged, events));
+                        match self.coordinator.resume(monotonic_ns(), order) {
+                            Ok(()) => vec![],
+                            Err(error) => vec![Action::Failed(error)],
+                        }
                     }
                     Some(Request::Stop(reason)) => {
                         self.coordinator.stop(reason);
@@ -276,6 +374,7 @@ impl Links {
                 return;
             }
             Action::Interval(interval) => Event::Interval(interval),
+            Action::Parts(parts) => Event::Parts(parts),
             Action::Note(text) => Event::Note(text),
             Action::Ended(outcome) => Event::Ended(outcome),
             Action::Failed(error) => Event::Failed(error),
@@ -285,14 +384,20 @@ impl Links {
         }
     }
 
-    /// Everything is in the log by now.
+    /// Everything is in the log by now, unless the session was cut off in a load: then what is not is kept.
     async fn close(mut self) {
         for action in self.tick() {
             self.act(action).await;
         }
-        let consumer = format!("session-{}", self.coordinator.session());
         let _ = self.client.flush().await;
-        let _ = self.stream.delete_consumer(&consumer).await;
+        let session = self.coordinator.session();
+        if self.coordinator.is_over() {
+            let _ = self.stream.delete_consumer(&consumer_name(session)).await;
+        }
+        // Acknowledgements may be under way still.
+        if self.load.as_ref().is_some_and(|(logged, _)| logged.load(Ordering::Acquire) == u64::MAX) {
+            let _ = self.stream.purge().filter(result_subject(session, ">")).await;
+        }
         let _ = self.client.flush().await;
     }
 }
@@ -312,6 +417,27 @@ async fn stream(client: &Client, num_replicas: usize) -> Result<jetstream::strea
         UserError::cannot_run(format!("cannot have the stream {STREAM}: {error}"))
             .hint("JetStream keeps the results of workers: start the server with -js, or jetstream {} in its configuration")
     })
+}
+
+/// The stream that keeps the results of a session. What was given to its coordinator and not acknowledged is given anew.
+async fn stream_with(client: &Client, session: &str, on: &str) -> Result<jetstream::stream::Stream> {
+    let forgotten = || {
+        UserError::cannot_run(format!("{on} keeps no results of session {session}"))
+            .hint("they are kept for a day, by the servers that the load was made with; webdyno report DIR shows what was logged")
+    };
+    let jetstream = jetstream::new(client.clone());
+    let stream = jetstream.get_stream(STREAM).await.map_err(|_| forgotten())?;
+    let had_consumer = stream.delete_consumer(&consumer_name(session)).await.is_ok();
+    let subjects = stream.info_with_subjects(result_subject(session, ">")).await;
+    let has_results = match subjects {
+        Ok(mut subjects) => subjects.next().await.is_some(),
+        Err(error) => return Err(denied(STREAM, &error.to_string())),
+    };
+    if had_consumer || has_results { Ok(stream) } else { Err(forgotten()) }
+}
+
+fn consumer_name(session: &str) -> String {
+    format!("session-{session}")
 }
 
 fn denied(what: &str, why: &str) -> UserError {

@@ -17,7 +17,7 @@ mod worker_engine;
 mod working;
 
 pub use connecting::{Broker, Credentials};
-pub use coordinating::{DistributedGenerator, WorkerCount};
+pub use coordinating::{DistributedGenerator, Placement, WorkerCount};
 pub use private_server::{PrivateServer, write_private};
 pub use working::{WorkerOptions, work};
 

@@ -16,26 +16,39 @@ pub(super) enum EngineEvent {
     Ended(u32, std::result::Result<LoadEnd, String>),
 }
 
+/// Where the engine's events go, with the number of the engine.
+#[derive(Clone)]
+pub(super) struct Events(pub(super) usize, pub(super) UnboundedSender<(usize, EngineEvent)>);
+
+impl Events {
+    fn send(&self, event: EngineEvent) {
+        let _ = self.1.send((self.0, event));
+    }
+}
+
 /// The load that is ready, or under way.
 pub(super) struct WorkerEngine {
     limits: Limits,
-    events: UnboundedSender<EngineEvent>,
+    events: Events,
+    until_ns: u64,
     control: Control,
     load: u32,
+    from_s: u64,
     ready: Arc<Mutex<Option<Prepared>>>,
     began_reported: bool,
 }
 
 impl WorkerEngine {
-    pub(super) fn new(limits: Limits, events: UnboundedSender<EngineEvent>) -> Self {
+    pub(super) fn new(limits: Limits, events: Events) -> Self {
         let (control, ready) = (Control::new(), Arc::default());
-        Self { limits, events, control, load: 0, ready, began_reported: false }
+        Self { limits, events, until_ns: 0, control, load: 0, from_s: 0, ready, began_reported: false }
     }
 
     /// Resolves names, builds requests, and sends one of them: is there a server?
     pub(super) fn prepare(&mut self, plan: PreparedPlan) {
         (self.control, self.ready) = (Control::new(), Arc::default());
-        (self.load, self.began_reported) = (plan.load, false);
+        (self.load, self.began_reported, self.from_s) = (plan.load, false, plan.from_s);
+        self.control.keep_until(self.until_ns);
         let (limits, ready, events) = (self.limits.clone(), self.ready.clone(), self.events.clone());
         let load = plan.load;
         let prepare = move || {
@@ -44,22 +57,28 @@ impl WorkerEngine {
                 *ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(prepared);
             });
             let result = result.map_err(|error| error.message);
-            let _ = events.send(EngineEvent::Prepared(plan.load, result));
+            events.send(EngineEvent::Prepared(plan.load, result));
         };
         self.spawn("prepare", move |error| EngineEvent::Prepared(load, Err(error)), prepare);
     }
 
     pub(super) fn start(&mut self, at_ns: u64) {
         let prepared = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (load, control, events) = (self.load, self.control.clone(), self.events.clone());
+        let (load, control, events, from_s) =
+            (self.load, self.control.clone(), self.events.clone(), self.from_s as f64);
         let Some(prepared) = prepared else {
-            let _ = events.send(EngineEvent::Ended(load, Err("the load was not ready".into())));
+            events.send(EngineEvent::Ended(load, Err("the load was not ready".into())));
             return;
         };
         let run = move || {
-            let mut sink = |interval| drop(events.send(EngineEvent::Interval(load, Box::new(interval))));
+            // The seconds before are those of another one.
+            let mut sink = |interval: Interval| {
+                if interval.t_s >= from_s {
+                    events.send(EngineEvent::Interval(load, Box::new(interval)));
+                }
+            };
             let ended = webdyno_load::run_at(&prepared, &control, Some(at_ns), &mut sink);
-            let _ = events.send(EngineEvent::Ended(load, ended.map_err(|error| error.message)));
+            events.send(EngineEvent::Ended(load, ended.map_err(|error| error.message)));
         };
         self.spawn("merge", move |error| EngineEvent::Ended(load, Err(error)), run);
     }
@@ -71,8 +90,14 @@ impl WorkerEngine {
         run: impl FnOnce() + Send + 'static,
     ) {
         if let Err(error) = thread::Builder::new().name(name.into()).spawn(run) {
-            let _ = self.events.send(failed(format!("cannot start a thread: {error}")));
+            self.events.send(failed(format!("cannot start a thread: {error}")));
         }
+    }
+
+    /// Until when a load may go on.
+    pub(super) fn keep_until(&mut self, until_ns: u64) {
+        self.until_ns = until_ns;
+        self.control.keep_until(until_ns);
     }
 
     /// Ends the load, also one that is not ready yet.
@@ -91,6 +116,7 @@ impl WorkerEngine {
 
 fn make_ready(plan: &PreparedPlan, limits: &Limits) -> Result<Prepared> {
     let mut prepared = webdyno_load::prepare_share(&plan.workload, Some(plan.share))?;
+    prepared.take_over_from(plan.from_s);
     webdyno_load::probe(&mut prepared)?;
     // Redirects and pages may lead to other servers than the URLs name.
     for destination in prepared.destinations() {

@@ -1,7 +1,7 @@
 //! A worker process: the state machine between NATS and the engine.
 
 use super::connecting::Broker;
-use super::worker_engine::{EngineEvent, WorkerEngine};
+use super::worker_engine::{EngineEvent, Events, WorkerEngine};
 use super::{
     ANNOUNCE, Pong, last_words, monotonic_ns, order_subject, ping_subject, random_name, result_subject,
 };
@@ -25,6 +25,9 @@ use webdyno_model::{Result, UserError};
 const DRAIN_NS_MAX: u64 = 5_000_000_000;
 /// A result that the stream does not take within this time is given again.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Parts of lost workers that a process takes at most.
+const SPARE_SLOTS_MAX: usize = 16;
 
 /// How a worker works.
 pub struct WorkerOptions {
@@ -58,12 +61,20 @@ pub fn work(options: WorkerOptions) -> Result<()> {
 
 struct Process {
     options: WorkerOptions,
-    worker: Worker,
-    engine: WorkerEngine,
-    engine_events: UnboundedReceiver<EngineEvent>,
+    /// The first one has the part of this machine; each further one may have that of a worker that was lost.
+    slots: Vec<EngineSlot>,
+    engine_sender: UnboundedSender<(usize, EngineEvent)>,
+    engine_events: UnboundedReceiver<(usize, EngineEvent)>,
     taken: UnboundedReceiver<ReportKey>,
     taken_sender: UnboundedSender<ReportKey>,
     instance: String,
+}
+
+/// A worker of its own as coordinators see it, with an engine.
+struct EngineSlot {
+    instance: String,
+    worker: Worker,
+    engine: WorkerEngine,
 }
 
 /// The connections of a worker.
@@ -77,18 +88,35 @@ struct Links {
 impl Process {
     fn connect(options: WorkerOptions) -> Result<Self> {
         let instance = random_name()?;
-        let WorkerOptions { build, name, threads, limits, .. } = &options;
+        let (engine_sender, engine_events) = unbounded_channel();
+        let (taken_sender, taken) = unbounded_channel();
+        let slots = vec![];
+        let mut process =
+            Self { options, slots, engine_sender, engine_events, taken, taken_sender, instance };
+        process.add_slot();
+        Ok(process)
+    }
+
+    fn add_slot(&mut self) {
+        let WorkerOptions { build, name, threads, limits, .. } = &self.options;
+        let number = self.slots.len();
+        let instance = slot_instance(&self.instance, number);
         let worker = Worker::new(WorkerInfo {
             build: build.clone(),
             instance: instance.clone(),
             name: name.clone(),
             threads: *threads,
             limits: limits.clone(),
+            spare: number > 0,
         });
-        let (engine_sender, engine_events) = unbounded_channel();
-        let (taken_sender, taken) = unbounded_channel();
-        let engine = WorkerEngine::new(limits.clone(), engine_sender);
-        Ok(Self { options, worker, engine, engine_events, taken, taken_sender, instance })
+        let engine = WorkerEngine::new(limits.clone(), Events(number, self.engine_sender.clone()));
+        self.slots.push(EngineSlot { instance, worker, engine });
+    }
+
+    /// There is always one that could have another part; not where that could exceed the rate that is allowed.
+    fn has_spare_slot(&self) -> bool {
+        let is_full = self.slots.len() > SPARE_SLOTS_MAX || self.options.limits.rate_per_s_max.is_some();
+        is_full || self.slots.iter().skip(1).any(|slot| slot.worker.is_idle())
     }
 
     async fn links(&self) -> Result<Links> {
@@ -104,8 +132,9 @@ impl Process {
                 })
             }
         };
-        let orders = subscribe(order_subject(&self.instance)).await?;
-        let pings = subscribe(ping_subject(&self.instance)).await?;
+        let all = format!("{}.*", self.instance);
+        let orders = subscribe(order_subject(&all)).await?;
+        let pings = subscribe(ping_subject(&all)).await?;
         Ok(Links { client, stream, orders, pings })
     }
 
@@ -116,27 +145,39 @@ impl Process {
         let mut ticks = tokio::time::interval(Duration::from_nanos(TICK_NS));
         let mut ends_by_ns = None;
         loop {
-            let actions = tokio::select! {
+            if !self.has_spare_slot() {
+                self.add_slot();
+            }
+            let (slot, actions) = tokio::select! {
                 // Pings first: what they wait is taken for the way.
                 biased;
-                Some(ping) = links.pings.next() => self.pong(&links.client, &ping).await,
+                Some(ping) = links.pings.next() => (0, self.pong(&links.client, &ping).await),
                 Some(order) = links.orders.next() => self.order(&order),
-                Some(event) = self.engine_events.recv() => self.engine_event(event),
+                Some((slot, event)) = self.engine_events.recv() => (slot, self.engine_event(slot, event)),
                 Some(key) = self.taken.recv() => {
-                    self.worker.taken(&key);
-                    vec![]
+                    let slot = self.slots.iter_mut().find(|slot| slot.instance == key.worker);
+                    slot.into_iter().for_each(|slot| slot.worker.taken(&key));
+                    (0, vec![])
                 }
-                _ = ticks.tick() => self.tick(),
+                _ = ticks.tick() => {
+                    for slot in 1..self.slots.len() {
+                        for action in self.tick(slot) {
+                            self.act(&links, slot, action).await;
+                        }
+                    }
+                    (0, self.tick(0))
+                }
             };
             for action in actions {
-                self.act(&links, action).await;
+                self.act(&links, slot, action).await;
             }
             if self.is_to_end() {
                 let by_ns = *ends_by_ns.get_or_insert_with(|| {
-                    self.engine.stop(EndReason::Interrupted);
+                    self.slots.iter().for_each(|slot| slot.engine.stop(EndReason::Interrupted));
                     monotonic_ns() + DRAIN_NS_MAX
                 });
-                if self.worker.is_drained() || monotonic_ns() > by_ns {
+                let is_drained = self.slots.iter().all(|slot| slot.worker.is_drained());
+                if is_drained || monotonic_ns() > by_ns {
                     last_words(async { drop(links.client.flush().await) }).await;
                     return Ok(());
                 }
@@ -151,9 +192,13 @@ impl Process {
     }
 
     async fn pong(&self, client: &Client, ping: &Message) -> Vec<Action> {
+        let Some(slot) = self.slots.iter().find(|slot| ping.subject.as_str() == ping_subject(&slot.instance))
+        else {
+            return vec![];
+        };
         let nonce = std::str::from_utf8(&ping.payload).ok().and_then(|text| text.parse().ok());
         if let (Some(nonce), Some(reply)) = (nonce, ping.reply.clone()) {
-            let pong = Pong { instance: self.instance.clone(), nonce, clock_ns: monotonic_ns() };
+            let pong = Pong { instance: slot.instance.clone(), nonce, clock_ns: monotonic_ns() };
             if let Ok(bytes) = serde_json::to_vec(&pong) {
                 let _ = client.publish(reply, bytes.into()).await;
             }
@@ -161,36 +206,41 @@ impl Process {
         vec![]
     }
 
-    fn order(&mut self, message: &Message) -> Vec<Action> {
-        match self.options.trusted.verify(&message.payload) {
-            Ok(order) => self.worker.order(monotonic_ns(), order),
-            Err(why) => vec![Action::Refused(format!("an order: {why}"))],
-        }
+    fn order(&mut self, message: &Message) -> (usize, Vec<Action>) {
+        let subject = message.subject.as_str();
+        let slot = self.slots.iter().position(|slot| subject == order_subject(&slot.instance));
+        let actions = match (self.options.trusted.verify(&message.payload), slot) {
+            (Ok(order), Some(slot)) => self.slots[slot].worker.order(monotonic_ns(), order),
+            (Ok(_), None) => vec![Action::Refused("an order: it is for another worker".into())],
+            (Err(why), _) => vec![Action::Refused(format!("an order: {why}"))],
+        };
+        (slot.unwrap_or(0), actions)
     }
 
-    fn engine_event(&mut self, event: EngineEvent) -> Vec<Action> {
+    fn engine_event(&mut self, slot: usize, event: EngineEvent) -> Vec<Action> {
         let now_ns = monotonic_ns();
+        let worker = &mut self.slots[slot].worker;
         match event {
-            EngineEvent::Prepared(load, result) => self.worker.prepared(now_ns, load, result),
-            EngineEvent::Interval(load, interval) if self.worker.has(load) => {
-                self.worker.interval(now_ns, interval)
-            }
-            EngineEvent::Ended(load, ended) if self.worker.has(load) => self.worker.ended(now_ns, ended),
+            EngineEvent::Prepared(load, result) => worker.prepared(now_ns, load, result),
+            EngineEvent::Interval(load, interval) if worker.has(load) => worker.interval(now_ns, interval),
+            EngineEvent::Ended(load, ended) if worker.has(load) => worker.ended(now_ns, ended),
             EngineEvent::Interval(..) | EngineEvent::Ended(..) => vec![],
         }
     }
 
-    fn tick(&mut self) -> Vec<Action> {
+    fn tick(&mut self, slot: usize) -> Vec<Action> {
         let now_ns = monotonic_ns();
-        let mut actions = match self.engine.began_ns() {
-            Some(began_ns) => self.worker.began(now_ns, began_ns),
+        let EngineSlot { worker, engine, .. } = &mut self.slots[slot];
+        let mut actions = match engine.began_ns() {
+            Some(began_ns) => worker.began(now_ns, began_ns),
             None => vec![],
         };
-        actions.extend(self.worker.tick(now_ns));
+        actions.extend(worker.tick(now_ns));
         actions
     }
 
-    async fn act(&mut self, links: &Links, action: Action) {
+    async fn act(&mut self, links: &Links, slot: usize, action: Action) {
+        let engine = &mut self.slots[slot].engine;
         match action {
             Action::Announce(announce) => {
                 if let Ok(bytes) = serde_json::to_vec(&announce) {
@@ -205,14 +255,19 @@ impl Process {
                     plan.share.first_thread + plan.share.threads,
                     plan.share.total_threads
                 ));
-                self.engine.prepare(*plan);
+                engine.prepare(*plan);
             }
-            Action::Start { at_ns } => self.engine.start(at_ns),
-            Action::Stop(reason) => self.engine.stop(reason),
+            Action::Start { at_ns } => engine.start(at_ns),
+            Action::KeepUntil(until_ns) => engine.keep_until(until_ns),
+            Action::Stop(reason) => engine.stop(reason),
             Action::Publish(report) => publish(links.stream.clone(), *report, self.taken_sender.clone()),
             Action::Refused(why) => (self.options.log)(&format!("refused: {why}")),
         }
     }
+}
+
+fn slot_instance(process: &str, number: usize) -> String {
+    format!("{process}.{number}")
 }
 
 /// Gives a result to the stream, beside everything else; one that is not taken is given again later.

@@ -20,6 +20,8 @@ pub(super) struct Engine {
     seconds: u64,
     completed_here: u64,
     pub(super) stopped: Option<EndReason>,
+    /// It sends nothing later.
+    pub(super) until_ns: u64,
 }
 
 /// What it does at a moment.
@@ -31,13 +33,25 @@ pub(super) struct Progress {
 }
 
 impl Engine {
-    pub(super) fn new(share: LoadShare, at_ns: u64) -> Self {
-        Self { share, at_ns, next: 0, seconds: 0, completed_here: 0, stopped: None }
+    pub(super) fn new((share, from_s): (LoadShare, u64), at_ns: u64, until_ns: u64) -> Self {
+        Self {
+            share,
+            at_ns,
+            next: from_s * RATE,
+            seconds: from_s,
+            completed_here: 0,
+            stopped: None,
+            until_ns,
+        }
     }
 
     /// Sends what is due until now, and reports.
     pub(super) fn advance(&mut self, now_ns: u64) -> Progress {
         let mut progress = Progress::default();
+        if now_ns >= self.until_ns {
+            self.stopped.get_or_insert(EndReason::Interrupted);
+        }
+        let now_ns = now_ns.min(self.until_ns);
         let elapsed_ns = now_ns.saturating_sub(self.at_ns).min(SECONDS * S);
         // One that was stopped sends nothing more.
         let sends_until_ns = if self.stopped.is_some() { 0 } else { elapsed_ns };

@@ -190,6 +190,20 @@ impl Starts {
         Self { due: pacer.clone(), dispatched: pacer, room_since_ns: Some(0) }
     }
 
+    /// Passes by those before a moment: others had them. Gives how many; their numbers are taken.
+    pub(crate) fn skip_until(&mut self, until_ns: u64) -> u64 {
+        while self.due.next_ns().is_some_and(|next_ns| next_ns < until_ns) {
+            self.due.advance();
+        }
+        self.dispatched = self.due.clone();
+        self.passed_count()
+    }
+
+    /// How many became due, or were passed by.
+    pub(crate) fn passed_count(&self) -> u64 {
+        self.due.taken_count()
+    }
+
     /// The next start that falls before `until_ns`, once.
     #[inline]
     pub(crate) fn pop_due(&mut self, until_ns: u64) -> Option<u64> {
@@ -371,6 +385,17 @@ mod tests {
         users.connected(0);
         users.pause(0, 5_000_000);
         assert_eq!(users.due_ns(), Some(15_000_000));
+    }
+
+    #[test]
+    fn what_others_had_is_passed_by_with_its_numbers() {
+        let mut starts = Starts::new(Pacer::even(10.0, 1, 2, Some(30)));
+        // Thread 1 of 2 has the numbers 1, 3, 5 ..: at 100 ms, 300 ms, 500 ms.
+        assert_eq!((starts.skip_until(1_000_000_000), starts.waiting()), (5, 0));
+        assert_eq!(starts.pop_due(2_000_000_000), Some(1_100_000_000));
+        assert_eq!((starts.waiting(), starts.pop_oldest()), (1, Some((1_100_000_000, 1_100_000_000))));
+        assert_eq!(starts.skip_until(u64::MAX), 15);
+        assert!(starts.all_due());
     }
 
     #[test]

@@ -17,6 +17,10 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Shared {
     reason: AtomicU8,
+    /// Until when it may send, nanoseconds of CLOCK_MONOTONIC; 0 for as long as it likes.
+    until_ns: AtomicU64,
+    /// The moment from which its threads count.
+    origin_ns: AtomicU64,
     /// When the last of its threads began; 0 before.
     began_ns: AtomicU64,
     /// One event descriptor per engine thread, so that a thread that sleeps wakes up.
@@ -69,6 +73,26 @@ impl Control {
         }
     }
 
+    /// From now on the load ends at this moment on CLOCK_MONOTONIC (nanoseconds), unless it is put off in time: also one whose process was
+    /// stopped then sends nothing later.
+    pub fn keep_until(&self, until_ns: u64) {
+        self.shared.until_ns.fetch_max(until_ns, Ordering::AcqRel);
+    }
+
+    /// The same on the clock of the load.
+    #[inline]
+    pub(crate) fn kept_until_ns(&self) -> u64 {
+        match self.shared.until_ns.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            until_ns => until_ns.saturating_sub(self.shared.origin_ns.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// From when its threads count.
+    pub(crate) fn set_origin(&self, origin_ns: u64) {
+        self.shared.origin_ns.store(origin_ns, Ordering::Release);
+    }
+
     /// When the last engine thread began, nanoseconds of CLOCK_MONOTONIC; `None` before.
     pub fn began_ns(&self) -> Option<u64> {
         Some(self.shared.began_ns.load(Ordering::Acquire)).filter(|ns| *ns > 0)
@@ -100,6 +124,16 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_ends_by_itself_when_it_is_not_kept() {
+        let control = Control::new();
+        assert_eq!(control.kept_until_ns(), u64::MAX);
+        control.set_origin(1000);
+        control.keep_until(5000);
+        control.keep_until(3000);
+        assert_eq!(control.clone().kept_until_ns(), 4000);
+    }
 
     #[test]
     fn the_first_reason_stands_for_every_copy() {

@@ -144,7 +144,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         let labels = plan.labels();
         // Visitors keep their own.
         let kept_in_common = if plan.script.is_some() { 0 } else { open_max as usize };
-        let (arrivals, visits) = arrivals_of(plan, share);
+        let (arrivals, visits, skipped) = arrivals_of(plan, share);
         let requests_end = plan.closed_requests().map_or(0, |numbers| numbers.end);
         let empty = || Box::new(Report::preallocated(&labels));
         Self {
@@ -178,7 +178,7 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             idle_count: 0,
             open_max,
             parked_max: slots - open_max as usize,
-            turn: share.thread as usize,
+            turn: share.thread as usize + skipped as usize * share.threads as usize,
             stride: share.threads as usize,
             now_ns: 0,
             received_ns: None,
@@ -232,7 +232,8 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
     /// Reads the clock, and cuts the intervals that have ended by then.
     #[inline]
     fn update_clock(&mut self) -> u64 {
-        self.now_ns = self.io.now_ns();
+        // What is due beyond it is not sent.
+        self.now_ns = self.io.now_ns().min(self.control.kept_until_ns().max(self.now_ns));
         if self.now_ns >= self.next_boundary_ns {
             self.end_intervals();
         }
@@ -286,6 +287,9 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
             && let Some(reason) = self.control.stopped()
         {
             self.load_end = Some((reason, self.now_ns));
+        }
+        if self.load_end.is_none() && self.now_ns >= self.control.kept_until_ns() {
+            self.load_end = Some((EndReason::Interrupted, self.now_ns));
         }
     }
 
@@ -370,10 +374,10 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
     }
 }
 
-/// How requests arrive at a thread, and its visitors.
-fn arrivals_of(plan: &Plan, share: &ThreadShare) -> (Arrivals, Visitors) {
+/// How requests arrive at a thread, its visitors, and how many starts others had before it took the load over.
+fn arrivals_of(plan: &Plan, share: &ThreadShare) -> (Arrivals, Visitors, u64) {
     let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
-    let starts = match plan.arrival {
+    let mut starts = match plan.arrival {
         Arrival::Closed => None,
         Arrival::Open { rate_per_s, poisson } => Some(Starts::new(match (&plan.rate_profile, poisson) {
             (Some(rate_profile), _) => {
@@ -384,13 +388,14 @@ fn arrivals_of(plan: &Plan, share: &ThreadShare) -> (Arrivals, Visitors) {
             (None, false) => Pacer::even(rate_per_s, thread, threads, plan.requests),
         })),
     };
+    let skipped = starts.as_mut().map_or(0, |starts| starts.skip_until(plan.from_ns));
     match (plan.script.is_some(), starts) {
-        (true, starts) => (Arrivals::Visits, Visitors::new(plan, share, starts)),
-        (false, Some(starts)) => (Arrivals::Open(starts), Visitors::new(plan, share, None)),
+        (true, starts) => (Arrivals::Visits, Visitors::new(plan, share, starts), skipped),
+        (false, Some(starts)) => (Arrivals::Open(starts), Visitors::new(plan, share, None), skipped),
         (false, None) => {
             let user_profile = UserProfile::from_stages(&plan.stages, plan.connections);
             let users = Users::new(user_profile, share, plan.connections);
-            (Arrivals::Closed(users), Visitors::new(plan, share, None))
+            (Arrivals::Closed(users), Visitors::new(plan, share, None), skipped)
         }
     }
 }

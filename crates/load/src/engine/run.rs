@@ -78,7 +78,7 @@ fn run_with(
         }
         drop(to_merger);
         let mut merger = Merger::new(plan.labels(), shares.len());
-        start.begin(at_ns);
+        start.begin(at_ns, plan.from_ns);
         let end = merge_all(&mut merger, from_threads, &spares, &mut |interval| {
             if connection_abort.should_abort(&interval) {
                 control.stop(EndReason::Hopeless);
@@ -166,12 +166,15 @@ impl StartBarrier {
     }
 
     /// Called by the caller: waits until every thread is ready or gone; then the load begins.
-    fn begin(&self, at_ns: Option<u64>) {
+    fn begin(&self, at_ns: Option<u64>, from_ns: u64) {
         let mut state = self.lock();
         while state.awaited > 0 {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        self.decide(&mut state, StartDecision::At(at_ns.unwrap_or(0).max(monotonic_ns() + LEAD_NS)));
+        self.decide(
+            &mut state,
+            StartDecision::At(at_ns.unwrap_or(0).max((monotonic_ns() + LEAD_NS).saturating_sub(from_ns))),
+        );
     }
 
     /// Called by the caller: no thread begins.
@@ -265,8 +268,7 @@ fn run_thread(
             let mut engine = Engine::new(plan, control, share, io, exchange);
             if let Some(at_ns) = barrier_slot.wait_for_start() {
                 engine.io_mut().set_start(at_ns);
-                sleep_then_spin_until(at_ns);
-                control.note_start(monotonic_ns());
+                begin(plan, control, at_ns);
                 engine.run();
             }
         }
@@ -275,12 +277,18 @@ fn run_thread(
             let mut engine = Engine::new(plan, control, share, io, exchange);
             if let Some(at_ns) = barrier_slot.wait_for_start() {
                 engine.io_mut().inner_mut().set_start(at_ns);
-                sleep_then_spin_until(at_ns);
-                control.note_start(monotonic_ns());
+                begin(plan, control, at_ns);
                 engine.run();
             }
         }
     }
+}
+
+/// Waits until the part of the load begins that is ours.
+fn begin(plan: &Plan, control: &Control, at_ns: u64) {
+    control.set_origin(at_ns);
+    sleep_then_spin_until(at_ns + plan.from_ns);
+    control.note_start(monotonic_ns());
 }
 
 /// Waits until this moment on the monotonic clock, the last bit of it awake.
@@ -370,7 +378,7 @@ mod tests {
                 scope.spawn(move || barrier_slot.wait_for_start())
             });
             drop(BarrierSlot { start: &start, arrived: false });
-            start.begin(None);
+            start.begin(None, 0);
             waiting.map(|thread| thread.join().unwrap())
         });
         assert!(begun[0].is_some() && begun[0] == begun[1], "{begun:?}");

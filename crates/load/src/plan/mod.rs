@@ -76,6 +76,11 @@ impl Prepared {
         self.alone_us
     }
 
+    /// Takes its share over from somebody else: what was due before so many seconds of the load is not sent. For loads with a rate.
+    pub fn take_over_from(&mut self, seconds: u64) {
+        self.plan.from_ns = seconds.saturating_mul(1_000_000_000);
+    }
+
     /// The address that the first request really goes to; `None` for a unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         self.plan.origins[self.plan.templates[0].origin].address()
@@ -214,6 +219,8 @@ pub(crate) struct Plan {
     pub(crate) lanes_per_connection: u32,
     /// The engine threads: which of all that make the load.
     pub(crate) share: LoadShare,
+    /// Starts before this moment of the load are those of others.
+    pub(crate) from_ns: u64,
     pub(crate) timeout_ns: u64,
     pub(crate) keepalive: bool,
     /// Most redirects that a request follows.
@@ -325,6 +332,7 @@ pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Pr
         requests: workload.stop.requests,
         connections: all_lanes(workload, script.as_ref()),
         lanes_per_connection: lanes_per_connection(workload, script.as_ref()),
+        from_ns: 0,
         share: share.unwrap_or_else(|| LoadShare::whole(thread_count(workload, script.as_ref()))),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,

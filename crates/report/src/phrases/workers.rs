@@ -41,7 +41,10 @@ pub(crate) fn workers_line(run: &RunReport) -> Option<String> {
 
 fn row(worker: &WorkerReport) -> Vec<String> {
     let state = match (worker.lost_at_s, worker.saturated) {
-        (Some(at_s), _) => format!("lost at {at_s} s"),
+        (Some(at_s), _) => match worker.taken_over_at_s {
+            Some(from_s) => format!("lost at {at_s} s, moved at {from_s} s"),
+            None => format!("lost at {at_s} s"),
+        },
         (None, true) => "SATURATED".into(),
         (None, false) => String::new(),
     };

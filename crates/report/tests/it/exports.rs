@@ -68,6 +68,7 @@ pub fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRe
         warmup_reason: None,
         measured_to_s: None,
         workers: vec![],
+        workers_start: None,
         tables: None,
         harm_guard_trip: None,
         unwatched: vec![],

@@ -16,7 +16,8 @@ pub struct LoadTask<'a> {
     pub prepared: &'a Prepared,
     /// The same as it was asked for.
     pub workload: &'a Workload,
-    /// Seconds of it that are in the event log, on disk.
+    /// Seconds of it that are in the event log, on disk, with what they are of each worker ([`GeneratorEvent::Workers`]); all there can be
+    /// as soon as its end is.
     pub logged_seconds: Arc<AtomicU64>,
 }
 
@@ -26,7 +27,14 @@ pub enum GeneratorEvent {
     Interval(Box<Interval>),
     /// Something a reader of the session should know.
     Note(String),
-    /// Which machines made which part of it.
+    /// Where it is made, before it is.
+    Placed {
+        /// Names the results.
+        session: String,
+        /// Where its workers are connected.
+        on: String,
+    },
+    /// Which machines make which part of it, and what of that is in the seconds before.
     Workers(Vec<WorkerPart>),
 }
 

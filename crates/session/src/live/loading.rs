@@ -17,6 +17,7 @@ use webdyno_model::event::EventBody;
 use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::purpose::Purpose;
+use webdyno_model::worker::{WorkerPart, WorkersStart};
 use webdyno_model::workload::Workload;
 use webdyno_model::workload::stage;
 use webdyno_model::workload::stage::{Shape, Stage};
@@ -42,6 +43,16 @@ pub enum LoadLength {
     },
 }
 
+impl LoadLength {
+    fn workers_start(self, session: String, on: String) -> WorkersStart {
+        let (warmup_s, measure_s) = match self {
+            Self::Fixed { warmup_s } => (warmup_s, None),
+            Self::Settled { measure_s, .. } => (None, Some(measure_s)),
+        };
+        WorkersStart { session, on, warmup_s, measure_s }
+    }
+}
+
 /// Why the beginning of a load with stages is not measured.
 fn unmeasured_reason(stages: &[Stage]) -> &'static str {
     match stages.first() {
@@ -61,8 +72,8 @@ struct Part {
 }
 
 /// What looks at each second of a load.
-struct SecondChecks<'a> {
-    tables: &'a mut TableUsage,
+pub(super) struct SecondChecks<'a> {
+    tables: Option<&'a mut TableUsage>,
     slo_abort: Option<SloAbort>,
     /// Seconds of the load that are in the log.
     logged_seconds: Arc<AtomicU64>,
@@ -76,6 +87,16 @@ fn slo_abort_note(lost: &MissedObjective) -> String {
         "the load ended before its time: {} cannot be met any more, whatever follows: {} (--no-early-stop goes on all the same)",
         lost.slo, lost.reason
     )
+}
+
+impl SecondChecks<'_> {
+    /// Of a load that is not made any more.
+    pub(super) fn of_results(
+        logged_seconds: Arc<AtomicU64>,
+        lost: &mut Option<UserError>,
+    ) -> SecondChecks<'_> {
+        SecondChecks { tables: None, slo_abort: None, logged_seconds, lost }
+    }
 }
 
 enum EngineMessage {
@@ -127,26 +148,17 @@ impl LiveSession {
         let mut tables = TableUsage::begin(prepared, workload);
         let slo_abort = self.slo_abort(workload, purpose, length);
         let mut lost = None;
-        let control = Control::new();
-        let (sender, receiver) = mpsc::channel();
         let generator: Arc<dyn Generator> = self.generator.clone().unwrap_or_else(|| Arc::new(LocalEngine));
         let logged_seconds = Arc::new(AtomicU64::new(0));
         let task = LoadTask { load, prepared, workload, logged_seconds: logged_seconds.clone() };
-        let end = thread::scope(|scope| {
-            let engine_control = control.clone();
-            let engine = thread::Builder::new().name("merge".into()).spawn_scoped(scope, move || {
-                let events = sender.clone();
-                let mut sink = |event| drop(events.send(EngineMessage::Event(event)));
-                let ended = generator.run(task, &engine_control, &mut sink);
-                drop(sender.send(EngineMessage::Ended(ended)));
-            });
-            engine
-                .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
-            let watches = SecondChecks { tables: &mut tables, slo_abort, logged_seconds, lost: &mut lost };
-            let followed = self.follow((load, length), &control, &receiver, servers, watches);
-            // Whatever went wrong here, the engine must not go on loading the server.
-            control.stop(EndReason::Interrupted);
-            followed
+        let watches = SecondChecks {
+            tables: Some(&mut tables),
+            slo_abort,
+            logged_seconds: logged_seconds.clone(),
+            lost: &mut lost,
+        };
+        let end = self.generate((load, length), servers, watches, move |control, sink| {
+            generator.run(task, control, sink)
         });
         // The tables of this machine say nothing of others that made the load.
         let tables = if self.generator.is_some() { ClientTables::default() } else { tables.end() };
@@ -165,6 +177,7 @@ impl LiveSession {
         }
         let interrupted = end.reason == EndReason::Interrupted;
         self.append_end((load, purpose, length), end, tables)?;
+        logged_seconds.store(u64::MAX, Ordering::Release);
         match lost {
             _ if interrupted => Err(UserError::interrupted()),
             Some(lost) => Err(lost),
@@ -172,8 +185,35 @@ impl LiveSession {
         }
     }
 
+    /// Has a load made on a thread of its own, and follows it until its end.
+    pub(super) fn generate(
+        &mut self,
+        load: (u32, LoadLength),
+        servers: Option<&Servers>,
+        watches: SecondChecks<'_>,
+        make: impl FnOnce(&Control, &mut dyn FnMut(GeneratorEvent)) -> Result<LoadEnd> + Send,
+    ) -> Result<LoadEnd> {
+        let control = Control::new();
+        let (sender, receiver) = mpsc::channel();
+        thread::scope(|scope| {
+            let engine_control = control.clone();
+            let engine = thread::Builder::new().name("merge".into()).spawn_scoped(scope, move || {
+                let events = sender.clone();
+                let mut sink = |event| drop(events.send(EngineMessage::Event(event)));
+                let ended = make(&engine_control, &mut sink);
+                drop(sender.send(EngineMessage::Ended(ended)));
+            });
+            engine
+                .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
+            let followed = self.follow(load, &control, &receiver, servers, watches);
+            // Whatever went wrong here, the engine must not go on loading the server.
+            control.stop(EndReason::Interrupted);
+            followed
+        })
+    }
+
     /// That a load has ended, and what of it is measured.
-    fn append_end(
+    pub(super) fn append_end(
         &mut self,
         (load, purpose, length): (u32, Purpose, LoadLength),
         end: LoadEnd,
@@ -233,8 +273,15 @@ impl LiveSession {
                 Ok(EngineMessage::Event(GeneratorEvent::Note(text))) => {
                     self.append(EventBody::Note { text })?
                 }
+                Ok(EngineMessage::Event(GeneratorEvent::Placed { session, on })) => {
+                    let start = length.workers_start(session, on);
+                    self.append(EventBody::WorkersStart { load, start })?;
+                }
                 Ok(EngineMessage::Event(GeneratorEvent::Workers(parts))) => {
+                    let seconds = WorkerPart::seconds_of(&parts);
                     self.append(EventBody::Workers { load, parts })?;
+                    // Whoever keeps these seconds for us may forget them now.
+                    watches.logged_seconds.store(seconds, Ordering::Release);
                 }
                 Ok(EngineMessage::Ended(ended)) => return ended,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -253,15 +300,12 @@ impl LiveSession {
         interval: Box<Interval>,
         watches: &mut SecondChecks<'_>,
     ) -> Result<()> {
-        watches.tables.record_second(&interval);
+        if let Some(tables) = &mut watches.tables {
+            tables.record_second(&interval);
+        }
         let lost = watches.slo_abort.as_mut().map(|slo_abort| slo_abort.add_second(&interval)).transpose()?;
         let is_step_over = self.is_step_over(&interval)?;
         self.append(EventBody::Interval { load, interval })?;
-        if self.generator.is_some() {
-            // Whoever keeps it for us may forget it now.
-            self.log.flush()?;
-            watches.logged_seconds.fetch_add(1, Ordering::Release);
-        }
         if let Some(lost) = lost.flatten().filter(|_| control.stopped().is_none()) {
             control.stop(EndReason::ObjectiveLost);
             self.append(EventBody::Note { text: slo_abort_note(&lost) })?;

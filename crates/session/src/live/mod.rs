@@ -7,6 +7,7 @@ mod killed;
 mod loading;
 mod lower_load;
 mod observing;
+mod resuming;
 mod server;
 mod servers;
 mod sweep;
@@ -18,6 +19,7 @@ pub use changing::HostAnswer;
 pub use generator::{Generator, GeneratorEvent, LoadTask};
 pub use loading::LoadLength;
 pub use observing::{ObserveUntil, ObservedHosts};
+pub use resuming::UnfinishedLoad;
 pub use server::Server;
 pub use servers::Servers;
 pub use sweep::{LiveSide, LiveSweep, UnobservedTarget};
@@ -112,14 +114,28 @@ impl LiveSession {
     }
 
     fn with_log(
-        mut log: EventLog,
+        log: EventLog,
         about: SessionInfo,
         interrupted: Arc<AtomicBool>,
         watcher: EventObserver,
     ) -> Result<Self> {
-        log.set_observer(watcher);
         let directory = log.directory().to_owned();
-        let mut session = Self {
+        let mut session = Self::on(log, interrupted, watcher);
+        session.append(EventBody::SessionStart {
+            command: about.command,
+            started_at: jiff::Timestamp::now().to_string(),
+            client: about.client,
+            goal: about.goal,
+            objectives: about.objectives,
+            operator: about.operator,
+            directory: std::path::absolute(&directory).ok().map(|path| path.display().to_string()),
+        })?;
+        Ok(session)
+    }
+
+    fn on(mut log: EventLog, interrupted: Arc<AtomicBool>, watcher: EventObserver) -> Self {
+        log.set_observer(watcher);
+        Self {
             log,
             recording: Recording::default(),
             forgets_samples: false,
@@ -134,17 +150,7 @@ impl LiveSession {
             varies_memory: false,
             interrupted,
             generator: None,
-        };
-        session.append(EventBody::SessionStart {
-            command: about.command,
-            started_at: jiff::Timestamp::now().to_string(),
-            client: about.client,
-            goal: about.goal,
-            objectives: about.objectives,
-            operator: about.operator,
-            directory: std::path::absolute(&directory).ok().map(|path| path.display().to_string()),
-        })?;
-        Ok(session)
+        }
     }
 
     /// The run directory.

@@ -1,9 +1,11 @@
 //! Writes the event log: one writer, flushed each second, so that a crash loses at most the last second.
 
 use super::FILE_NAME;
+use super::lines;
 use super::ring::LogRing;
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use webdyno_model::error::io_error;
 use webdyno_model::event::{Event, EventBody, VERSION};
@@ -45,7 +47,33 @@ impl EventLog {
                 io_error("create", path.display(), &error)
             }
         })?;
+        // Whoever would go on with it sees that its session is there; a file system without locks has no such protection.
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Self::of(directory, Storage::Whole(BufWriter::new(file))))
+    }
+
+    /// Goes on with the log of a session that was cut off, and gives what it has. A torn last line is cut off. An error when the session
+    /// still runs.
+    pub fn resume(directory: &Path) -> Result<(Self, Vec<Event>)> {
+        let path = directory.join(FILE_NAME);
+        let cannot = |doing: &str, error: &std::io::Error| io_error(doing, path.display(), error);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let mut file = file.map_err(|error| {
+            cannot("read", &error).hint("give the directory of a run, as `webdyno run` prints it")
+        })?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(rustix::io::Errno::WOULDBLOCK) {
+            return Err(UserError::cannot_run(format!("the session in {} still runs", directory.display()))
+                .hint("wait for its end, or end it: a process that is stopped is one that runs"));
+        }
+        let mut text = vec![];
+        file.read_to_end(&mut text).map_err(|error| cannot("read", &error))?;
+        let events = lines::parse(&text).map_err(|(line, why)| lines::damage_error(&path, line, &why))?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at as u64 + 1);
+        let cut = file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0)));
+        cut.map_err(|error| cannot("write", &error))?;
+        let mut log = Self::of(directory, Storage::Whole(BufWriter::new(file)));
+        log.seq = events.last().map_or(0, |event| event.seq + 1);
+        Ok((log, events))
     }
 
     /// Creates the run directory with a log that keeps only the last while of it, or goes on with the one that is there.
@@ -142,6 +170,25 @@ mod tests {
         let on_disk = std::fs::read_to_string(place.path().join(FILE_NAME)).unwrap();
         assert_eq!(on_disk.lines().count(), 2);
         assert_eq!(*observed.lock().unwrap(), [0, 1]);
+    }
+
+    #[test]
+    fn a_log_goes_on_behind_its_last_whole_line_when_nobody_writes_it() {
+        let place = tempfile::tempdir().unwrap();
+        let mut log = EventLog::create(place.path()).unwrap();
+        log.append(5, note_event("first")).unwrap();
+        assert!(EventLog::resume(place.path()).err().unwrap().to_string().contains("still runs"));
+        drop(log);
+        let path = place.path().join(FILE_NAME);
+        let mut torn = std::fs::read(&path).unwrap();
+        torn.extend(b"{\"v\":1,\"seq\":1,\"t_us\":9,\"ki");
+        std::fs::write(&path, torn).unwrap();
+        let (mut log, events) = EventLog::resume(place.path()).unwrap();
+        assert_eq!(events.len(), 1);
+        log.append(9, note_event("second")).unwrap();
+        let read = super::super::reader::read(place.path()).unwrap();
+        let numbers: Vec<(u64, u64)> = read.iter().map(|event| (event.seq, event.t_us)).collect();
+        assert_eq!(numbers, [(0, 5), (1, 9)]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::sweep::{SweepPlan, SweepPoint, SweepReport};
 use webdyno_model::topology::Topology;
 use webdyno_model::tune::{Goal, Round, TuneState};
-use webdyno_model::worker::WorkerPart;
+use webdyno_model::worker::{WorkerPart, WorkersStart};
 use webdyno_model::workload::Workload;
 
 /// Samples this long before a load are kept with it, so that counters have a reading before the window.
@@ -127,6 +127,8 @@ pub struct LoadRecord {
     pub measured_to_s: Option<f64>,
     /// Which machines made which part of it; none when this one made all of it.
     pub workers: Vec<WorkerPart>,
+    /// Who was to make it, when this machine was not.
+    pub workers_start: Option<WorkersStart>,
     /// The tables of the generator's machine.
     pub tables: Option<ClientTables>,
     /// Why it was stopped before it did harm.
@@ -217,6 +219,7 @@ impl LoadRecord {
             warmup_reason: None,
             measured_to_s: None,
             workers: vec![],
+            workers_start: None,
             tables: None,
             harm_guard_trip: None,
             unwatched: vec![],
@@ -267,6 +270,9 @@ impl Recording {
             EventBody::LoadEnd { load, end, measured_from_s, warmup_why, measured_to_s } => {
                 let end = Some((end, measured_from_s));
                 self.update_load(load, |record| record.ended(end, warmup_why, measured_to_s));
+            }
+            EventBody::WorkersStart { load, start } => {
+                self.update_load(load, |record| record.workers_start = Some(start));
             }
             EventBody::Workers { load, parts } => {
                 self.update_load(load, |record| record.workers = parts);

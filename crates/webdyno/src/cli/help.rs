@@ -35,7 +35,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("Logs", "format follow interval show_clients keep_query scan_threads"),
     (
         "Workers",
-        "on workers trusted targets max_rate seconds_max worker_name worker_threads nats_creds nats_ca new_key parent",
+        "on workers on_worker_loss trusted targets max_rate seconds_max worker_name worker_threads nats_creds nats_ca new_key parent",
     ),
     ("Browser", "listen allow_remote control saved_workloads web"),
     (
@@ -225,6 +225,16 @@ const COMMANDS: &[CommandHelp] = &[
             "webdyno serve",
             "webdyno serve runs --listen 127.0.0.1:8090",
             "webdyno serve --control --workload shop.toml",
+        ],
+    },
+    CommandHelp {
+        path: "webdyno resume",
+        short: "directory on nats_creds nats_ca json",
+        refused: "",
+        examples: [
+            "webdyno resume webdyno-runs/20261121T204510Z-run --nats-creds load.seed",
+            "webdyno resume DIR --nats-creds load.seed --json -",
+            "webdyno resume DIR --on nats://n2 --nats-creds load.seed",
         ],
     },
     CommandHelp {

@@ -29,6 +29,7 @@ pub mod compare;
 pub mod fit;
 pub mod history;
 pub mod predict;
+pub mod resume;
 pub mod serve;
 pub mod size;
 
@@ -48,6 +49,7 @@ pub use load::open_file_connections_max;
 use logs::LogsArgs;
 pub use observe::ObserveArgs;
 use predict::PredictArgs;
+use resume::ResumeArgs;
 use serve::ServeArgs;
 pub use server::ServerArgs;
 use size::SizeArgs;
@@ -156,6 +158,8 @@ pub enum Command {
     History(HistoryArgs),
     /// Make parts of loads that others order, over NATS (--on)
     Worker(WorkerArgs),
+    /// Finish a recording of --on whose command was cut off
+    Resume(ResumeArgs),
     /// Show the sessions below a directory in a browser
     Serve(ServeArgs),
     /// Restore the original configuration
@@ -223,6 +227,7 @@ impl Command {
             | Self::Logs(_)
             | Self::History(_)
             | Self::Worker(_)
+            | Self::Resume(_)
             | Self::Serve(_) => None,
         }
     }

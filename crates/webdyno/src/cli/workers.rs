@@ -17,6 +17,11 @@ pub struct OnArgs {
     /// Number of workers that must be there [default: those that are]
     #[arg(long, value_name = "N", requires = "on", value_parser = whole::<u32>(1..=10_000, "3"))]
     pub workers: Option<u32>,
+    /// When a worker is lost: end the load, or move its part to others [default: end]
+    ///
+    /// Within 5 s, for loads with a rate (-r): what was due in between is not sent
+    #[arg(long, value_name = "WHAT", requires = "on", value_parser = ["end", "move"], hide_possible_values = true)]
+    pub on_worker_loss: Option<String>,
     /// Credentials for NATS: a creds file, or the seed of a user
     ///
     /// Its key signs the orders to the workers, which trust it by --trust; webdyno worker --new-key FILE makes one
@@ -25,6 +30,13 @@ pub struct OnArgs {
     /// Certificates (PEM) to trust for tls://
     #[arg(long, value_name = "FILE")]
     pub nats_ca: Option<PathBuf>,
+}
+
+impl OnArgs {
+    /// Whether others have the part of a worker that was lost.
+    pub fn moves(&self) -> bool {
+        self.on_worker_loss.as_deref() == Some("move")
+    }
 }
 
 /// `webdyno worker`.

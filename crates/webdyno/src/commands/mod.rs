@@ -15,6 +15,7 @@ pub mod observe;
 pub mod predict;
 pub mod quickstart;
 pub mod report;
+pub mod resume;
 pub mod rollback;
 pub mod run;
 pub mod schema;

@@ -2,10 +2,14 @@
 
 use crate::cli::workers::OnArgs;
 use crate::process::own_executable;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use webdyno_distributed::nats::{Broker, Credentials, DistributedGenerator, PrivateServer, WorkerCount};
+use webdyno_distributed::nats::{
+    Broker, Credentials, DistributedGenerator, Placement, PrivateServer, WorkerCount,
+};
+use webdyno_distributed::signing::Signer;
 use webdyno_host::os::process::wait_until;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
@@ -35,20 +39,13 @@ impl Workers {
         if let Some(count) = on.strip_prefix("local:") {
             return local(arguments, count, threads).map(Some);
         }
-        let mut broker = Broker::parse(on)?;
-        let path = arguments.nats_creds.as_deref().ok_or_else(|| {
-            UserError::usage("orders to workers are signed, and there is no key to sign them with").hint(
-                "give the creds file or the seed with --nats-creds FILE; webdyno worker --new-key FILE makes one, and prints what \
-                 the workers need for --trust",
-            )
-        })?;
-        let credentials = Credentials::read(path)?;
-        let signer = credentials.signer()?;
-        broker.credentials = Some(credentials);
-        broker.ca_file.clone_from(&arguments.nats_ca);
-        let count =
+        let (broker, signer) =
+            signed_broker(on, arguments.nats_creds.as_deref(), arguments.nats_ca.as_deref())?;
+        let workers =
             arguments.workers.map_or(WorkerCount::Present, |count| WorkerCount::Exactly(count as usize));
-        let generator = Arc::new(DistributedGenerator::connect(broker, signer, count)?);
+        let (on, moves) = (broker.name.clone(), arguments.moves());
+        let placement = Placement { workers, on, moves };
+        let generator = Arc::new(DistributedGenerator::connect(broker, signer, placement)?);
         Ok(Some(Self { generator, _local: None }))
     }
 
@@ -58,6 +55,22 @@ impl Workers {
             session.generate_with(workers.generator.clone());
         }
     }
+}
+
+/// The servers of NATS, and the key that orders are signed with.
+pub fn signed_broker(on: &str, creds: Option<&Path>, ca: Option<&Path>) -> Result<(Broker, Signer)> {
+    let mut broker = Broker::parse(on)?;
+    let path = creds.ok_or_else(|| {
+        UserError::usage("orders to workers are signed, and there is no key to sign them with").hint(
+            "give the creds file or the seed with --nats-creds FILE; webdyno worker --new-key FILE makes one, and prints what \
+             the workers need for --trust",
+        )
+    })?;
+    let credentials = Credentials::read(path)?;
+    let signer = credentials.signer()?;
+    broker.credentials = Some(credentials);
+    broker.ca_file = ca.map(Path::to_owned);
+    Ok((broker, signer))
 }
 
 fn local(arguments: &OnArgs, count: &str, threads: Option<u32>) -> Result<Workers> {
@@ -73,7 +86,9 @@ fn local(arguments: &OnArgs, count: &str, threads: Option<u32>) -> Result<Worker
     })?;
     let local = LocalWorkers::start(count, threads)?;
     let (broker, signer) = local.server.access()?;
-    let generator = DistributedGenerator::connect(broker, signer, WorkerCount::Exactly(count as usize))?;
+    let (workers, on) = (WorkerCount::Exactly(count as usize), format!("local:{count}"));
+    let placement = Placement { workers, on, moves: arguments.moves() };
+    let generator = DistributedGenerator::connect(broker, signer, placement)?;
     Ok(Workers { generator: Arc::new(generator), _local: Some(local) })
 }
 

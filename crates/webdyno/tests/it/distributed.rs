@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use webdyno_distributed::nats::PrivateServer;
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello";
 
 /// A server that remembers what it was asked for, and when last.
-struct Counting {
+pub struct Counting {
     port: u16,
     state: Arc<Mutex<Counted>>,
 }
@@ -26,7 +27,7 @@ struct Counted {
 }
 
 impl Counting {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(Mutex::new(Counted::default()));
@@ -41,15 +42,15 @@ impl Counting {
         Self { port, state }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    fn counts(&self) -> HashMap<String, u64> {
+    pub fn counts(&self) -> HashMap<String, u64> {
         self.state.lock().unwrap().by_path.clone()
     }
 
-    fn silent_for(&self) -> Duration {
+    pub fn silent_for(&self) -> Duration {
         self.state.lock().unwrap().last.map_or(Duration::ZERO, |last| last.elapsed())
     }
 }
@@ -72,7 +73,7 @@ fn answer(mut stream: TcpStream, counted: &Mutex<Counted>) {
 }
 
 /// A nats-server of the test's own, with workers.
-struct Workers {
+pub struct Workers {
     programs: Vec<Program>,
     server: PrivateServer,
 }
@@ -80,19 +81,25 @@ struct Workers {
 impl Workers {
     fn start(place: &Place, count: usize, flags: &[&str]) -> Self {
         let server = PrivateServer::start().unwrap();
-        let start = |number: usize| {
-            let mut command = Command::new("sh");
-            command
-                .args(["-c", "exec \"$0\" \"$@\" 2>\"$LOG\""])
-                .arg(assert_cmd::cargo::cargo_bin("webdyno"));
-            command.args(["worker", "--on", server.url(), "--trust", &server.public_key, "--threads", "1"]);
-            command.args(["--name", &format!("w{number}")]).args(flags);
-            command.arg("--nats-creds").arg(server.seed_file());
-            command.env("WEBDYNO_STATE", place.path("state"));
-            Program::start(command.env("LOG", place.path(&format!("w{number}.log"))))
-        };
+        let (seed, at) = (server.seed_file(), server.url());
+        let start = |number| Self::program(place, (at, &server.public_key, &seed), number, flags);
         let programs = (1..=count).map(start).collect();
         Self { programs, server }
+    }
+
+    /// One worker with one thread, at these servers, which trusts this key and has that seed.
+    pub fn program(
+        place: &Place,
+        (on, trusted, seed): (&str, &str, &Path),
+        number: usize,
+        flags: &[&str],
+    ) -> Program {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" 2>\"$LOG\""]).arg(assert_cmd::cargo::cargo_bin("webdyno"));
+        command.args(["worker", "--on", on, "--trust", trusted, "--threads", "1"]);
+        command.args(["--name", &format!("w{number}")]).args(flags).arg("--nats-creds").arg(seed);
+        command.env("WEBDYNO_STATE", place.path("state"));
+        Program::start(command.env("LOG", place.path(&format!("w{number}.log"))))
     }
 
     fn on(&self) -> Vec<String> {
@@ -103,7 +110,7 @@ impl Workers {
 }
 
 /// The event log of a run directory, line by line.
-fn events(place: &Place, out: &str) -> Vec<serde_json::Value> {
+pub fn events(place: &Place, out: &str) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(place.path(out).join("events.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -279,4 +286,157 @@ fn what_a_worker_may_not_do_and_what_is_missing_is_an_error_with_a_hint() {
     // Only so many seconds.
     let listed = ["--on", "nats://127.0.0.1:1", "--nats-creds", key.to_str().unwrap(), &url];
     load(&listed).with_code(1).assert_error("cannot connect to nats://127.0.0.1:1", "nats-server -js");
+}
+
+/// Starts a load that is killed when so many requests of it came.
+fn cut_off(place: &Place, server: &Counting, load: &[&str], at: u64) {
+    let mut coordinator = place.child(load);
+    let requests = || server.counts().values().sum::<u64>();
+    assert!(wait_until(Duration::from_secs(60), || requests() > at), "the load does not begin");
+    // A recording that is still written is not gone on with.
+    let out = load[load.iter().position(|word| *word == "--out").unwrap() + 1];
+    run(place.webdyno().args(["resume", out, "--nats-creds", "none"]))
+        .with_code(1)
+        .assert_error("still runs", "wait for its end");
+    coordinator.kill().unwrap();
+    coordinator.wait().unwrap();
+}
+
+#[test]
+fn a_load_whose_command_was_killed_is_finished_by_resume() {
+    let _turn = turn();
+    let place = Place::new();
+    for (seconds, code) in [("6", 0), ("60", 3)] {
+        let server = Counting::start();
+        let workers = Workers::start(&place, 2, &[]);
+        let (url, on) = (server.url("/"), workers.on());
+        let length = format!("{seconds}s");
+        let load =
+            ["run", "-r", "100", "-d", &length, "-c", "4", "-q", "--warmup", "0s", "--out", seconds, &url];
+        let load: Vec<&str> = load.into_iter().chain(on.iter().map(String::as_str)).collect();
+        cut_off(&place, &server, &load, 250);
+        let creds = workers.server.seed_file();
+        let resume = || {
+            let mut command = place.webdyno();
+            command.args(["resume", seconds, "-q", "--json", "-", "--nats-creds"]).arg(&creds);
+            command
+        };
+        let begun = Instant::now();
+        let json = run(&mut resume()).with_code(code).json();
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        // All that was sent is in it, once; each worker and the command looked before.
+        let counted = server.counts()["/"] - 3;
+        let count = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap();
+        let (done, in_flight) =
+            (count(&json["requests"], "completed"), count(&json["requests"], "in_flight_at_end"));
+        assert!((done..=done + in_flight).contains(&counted), "{counted} {done} {in_flight}");
+        let of_workers = json["workers"].as_array().unwrap();
+        let sum = of_workers.iter().map(|worker| count(worker, "completed")).sum::<u64>();
+        assert_eq!(sum, count(&json["requests"], "completed"));
+        assert!(of_workers.iter().all(|worker| worker["lost_at_s"].is_null()), "{of_workers:?}");
+        let events = events(&place, seconds);
+        let times: Vec<f64> = events
+            .iter()
+            .filter(|event| event["kind"] == "interval")
+            .map(|event| event["interval"]["t_s"].as_f64().unwrap())
+            .collect();
+        assert!(times.windows(2).all(|pair| pair[1] == pair[0] + 1.0) && times[0] == 0.0, "{times:?}");
+        if code == 0 {
+            // The lease had not ended: the load is whole.
+            assert_eq!((counted, times.len()), (600, 6));
+        } else {
+            let before = server.counts()["/"];
+            std::thread::sleep(Duration::from_millis(700));
+            assert_eq!(server.counts()["/"], before, "the load outlived its command");
+            let stopped = events.iter().filter_map(|event| event["text"].as_str());
+            assert!(stopped.clone().any(|text| text.contains("stopped it by themselves")));
+        }
+        run(&mut resume()).with_code(2).assert_error("is finished", "webdyno report");
+        // Nothing of it is kept any more.
+        let text = std::fs::read_to_string(place.path(seconds).join("events.jsonl")).unwrap();
+        let until = text.find("\"kind\":\"clock\"").unwrap();
+        let until = text[..until].rfind('\n').unwrap() + 1;
+        std::fs::write(place.path(seconds).join("events.jsonl"), &text[..until]).unwrap();
+        run(&mut resume()).with_code(1).assert_error("keeps no results of session", "kept for a day");
+    }
+}
+
+#[test]
+fn what_cannot_be_resumed_says_why() {
+    let _turn = turn();
+    let (place, server) = (Place::new(), Counting::start());
+    let url = server.url("/");
+    for (name, on) in [("alone", &[][..]), ("local", &["--on", "local:1"])] {
+        let load = ["run", "-r", "100", "-d", "30s", "-c", "2", "-q", "--out", name, &url];
+        let load: Vec<&str> = load.iter().chain(on).copied().collect();
+        let before = server.counts().values().sum::<u64>();
+        cut_off(&place, &server, &load, before + 50);
+    }
+    for (name, message) in [
+        ("alone", "that its own process made"),
+        ("local", "had its own nats-server"),
+        ("missing", "cannot read"),
+    ] {
+        let resume = run(place.webdyno().args(["resume", name, "--nats-creds", "none"]));
+        resume.with_code_in(&[1, 2]).assert_error(message, "webdyno");
+    }
+}
+
+#[test]
+fn the_part_of_a_killed_worker_moves_to_the_others() {
+    let _turn = turn();
+    let (place, server) = (Place::new(), Counting::start());
+    let rows: String = (0..2000).map(|row| format!("{row}\n")).collect();
+    std::fs::write(place.path("rows.csv"), format!("row\n{rows}")).unwrap();
+    let workload = format!(
+        "rate = 90\nduration = \"14s\"\n[[table]]\nfile = \"rows.csv\"\n[[session]]\n[[session.step]]\n\
+         request = {{ name = \"row\", url = \"{}\" }}\n",
+        server.url("/row/${row}")
+    );
+    std::fs::write(place.path("w.toml"), workload).unwrap();
+    let workers = Workers::start(&place, 3, &[]);
+    let (victim, state) = (workers.programs[1].pid(), server.state.clone());
+    let killer = std::thread::spawn(move || {
+        let requests = || state.lock().unwrap().by_path.values().sum::<u64>();
+        assert!(wait_until(Duration::from_secs(60), || requests() > 300));
+        signal(victim, Signal::KILL);
+    });
+    let load = ["run", "--workload", "w.toml", "--warmup", "0s", "-q", "--json", "-", "--out", "r"];
+    let moved = place
+        .webdyno()
+        .args(load)
+        .args(workers.on())
+        .args(["--on-worker-loss", "move"])
+        .timeout(Duration::from_secs(120))
+        .output()
+        .unwrap();
+    killer.join().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&moved.stdout).unwrap();
+    let of_workers = json["workers"].as_array().unwrap();
+    let lost = &of_workers[1];
+    let (at_s, from_s) = (lost["lost_at_s"].as_u64().unwrap(), lost["taken_over_at_s"].as_u64().unwrap());
+    // Its last whole second is up to one older than its death.
+    assert!(from_s <= at_s + 6, "{lost}");
+    let takers: Vec<&serde_json::Value> = of_workers[3..].iter().collect();
+    assert!(!takers.is_empty() && takers.iter().all(|taker| taker["from_s"] == from_s), "{of_workers:?}");
+    assert!(takers[0]["name"].as_str().unwrap().ends_with(" for w2"), "{takers:?}");
+    // Nothing twice, nothing missing but what was due in the gap: each third row is that of the lost one.
+    let counts = server.counts();
+    let sent = |row: u64| counts.get(&format!("/row/{row}")).copied().unwrap_or(0);
+    assert!((4..1260).all(|row| sent(row) <= 1));
+    assert!((4..1260).filter(|row| row % 3 != 1).all(|row| sent(row) == 1));
+    let missing: Vec<u64> = (4..1260).filter(|row| row % 3 == 1 && sent(*row) == 0).collect();
+    assert!(missing.last().is_some_and(|last| *last < from_s * 90) && missing[0] >= at_s * 90, "{missing:?}");
+    assert_eq!(json["client"]["valid"], true, "{}", json["client"]["why"]);
+    let noted = events(&place, "r").into_iter().filter(|event| event["kind"] == "note");
+    let noted: Vec<String> = noted.map(|event| event["text"].as_str().unwrap().to_owned()).collect();
+    assert!(noted.iter().any(|text| text.contains("33% of the load are made by")), "{noted:?}");
+    // Of a closed loop nobody knows what was sent.
+    let closed = ["run", "-c", "2", "-d", "1s", "-q", "--on-worker-loss", "move", "--out", "c"];
+    let url = server.url("/");
+    let on = ["--on", workers.server.url(), "--nats-creds", workers.server.seed_file().to_str().unwrap()]
+        .map(str::to_owned);
+    run(place.webdyno().args(closed).args(on).arg(&url))
+        .with_code(2)
+        .assert_error("without a rate", "--on-worker-loss end");
 }

@@ -10,6 +10,7 @@ mod capacity;
 mod change_record;
 mod checking;
 mod circles;
+mod cluster;
 mod command_line;
 mod comparing;
 mod connecting;
@@ -39,6 +40,7 @@ mod observing;
 mod other_tiers;
 mod other_tools;
 mod out_of_memory;
+mod placement;
 #[path = "../../../host/tests/it/ports.rs"]
 mod ports;
 #[path = "../../../host/tests/it/programs.rs"]

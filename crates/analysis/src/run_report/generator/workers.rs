@@ -31,6 +31,8 @@ fn report(part: &WorkerPart) -> Result<WorkerReport> {
         start_late_us: part.start_late_us,
         round_trip_us: part.round_trip_us,
         lost_at_s: part.lost_at_s,
+        from_s: part.from_s,
+        taken_over_at_s: part.taken_over_at_s,
     })
 }
 
@@ -65,7 +67,9 @@ pub(super) fn overload(measurement: &Measurement) -> Option<String> {
 
 /// Which workers were lost: from then on their parts of the load are missing.
 pub(super) fn loss(measurement: &Measurement) -> Option<String> {
-    let lost = measurement.workers.iter().filter_map(|part| Some((part, part.lost_at_s?)));
+    // The gap of one whose part went to others is in the rate of its seconds, and noted.
+    let missing = measurement.workers.iter().filter(|part| part.taken_over_at_s.is_none());
+    let lost = missing.filter_map(|part| Some((part, part.lost_at_s?)));
     let text = |(part, at_s): (&WorkerPart, u64)| {
         format!(
             "worker {} was lost: {:.0}% of the load are missing from {at_s} s on",
@@ -98,6 +102,9 @@ mod tests {
             client_delay_sum_us: 50.0,
             lost_at_s,
             late_seconds: 0,
+            seconds: 2,
+            from_s: 0,
+            taken_over_at_s: None,
         }
     }
 
@@ -113,6 +120,9 @@ mod tests {
         assert!(overload.contains("east (80%)") && !overload.contains("west"), "{overload}");
         let loss = loss(&measurement).unwrap();
         assert!(loss.contains("west") && loss.contains("25%") && loss.contains("7 s"), "{loss}");
+        let mut moved = measurement.clone();
+        moved.workers[1].taken_over_at_s = Some(12);
+        assert!(super::loss(&moved).is_none(), "others have it");
         let alone = Measurement::default();
         assert!(super::overload(&alone).is_none() && super::loss(&alone).is_none());
     }

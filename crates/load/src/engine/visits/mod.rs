@@ -85,7 +85,10 @@ impl Visitors {
         let slots = if script.is_some() { plan.slots(share) } else { 0 };
         Self {
             entry: match starts {
-                Some(starts) => VisitorArrivals::Starts { starts, due: 0, admitted: 0 },
+                Some(starts) => {
+                    let passed = starts.passed_count();
+                    VisitorArrivals::Starts { starts, due: passed, admitted: passed }
+                }
                 None => VisitorArrivals::Users(Users::new(
                     UserProfile::from_stages(&plan.stages, users),
                     share,

@@ -283,6 +283,7 @@ pub fn helps() -> String {
         "history",
         "serve",
         "worker",
+        "resume",
         "rollback",
         "schema",
         "lab run",
