@@ -67,7 +67,7 @@ impl RepeatedAnswer {
             _ if forbids.is_some() => forbids.map(|word| format!("Cache-Control: {word}")),
             _ if self.is_expired => Some("Expires is in the past".into()),
             _ if varies.is_some() => varies.map(|name| format!("varies by {name}")),
-            _ if self.is_same == Some(false) => Some("two answers a second apart differ".into()),
+            _ if self.is_same == Some(false) => Some("two answers 1 s apart differ".into()),
             _ => None,
         }
     }

@@ -116,22 +116,14 @@ fn memory_kb(key: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// The figures of docs/distributed.md: `cargo test -p webdyno-distributed --lib linear -- --nocapture`, alone.
 #[test]
 fn the_cost_of_workers_is_linear() {
-    let (few, many) = (busy_per_second(100), busy_per_second(400));
-    println!("a second of 100 workers: {few:?}, of 400: {many:?}");
-    // Nothing of it grows with the square of their number; the bound leaves room for a busy machine.
-    assert!(many < few * 10, "{few:?} {many:?}");
-}
-
-/// The figures of docs/distributed.md: `cargo test -p webdyno-distributed --lib thousand -- --ignored --nocapture`.
-#[test]
-#[ignore = "it measures, and is wanted alone"]
-fn a_thousand_workers_cost_less_than_half_a_core() {
     let before_kb = memory_kb("VmRSS");
-    let busy = busy_per_second(1000);
+    let (few, many) = (busy_per_second(100), busy_per_second(1000));
     let grown_kb = memory_kb("VmHWM") - before_kb;
-    println!("a second of 1000 workers: {busy:?}, and {} MB", grown_kb / 1000);
-    assert!(busy < Duration::from_millis(500), "{busy:?}");
+    println!("a second of 100 workers: {few:?}, of 1000: {many:?} and {} MB", grown_kb / 1000);
+    // Nothing of it grows with the square of their number; the bound leaves room for a busy machine.
+    assert!(many < few * 25, "{few:?} {many:?}");
     assert!(grown_kb < 500_000, "{grown_kb} kB");
 }

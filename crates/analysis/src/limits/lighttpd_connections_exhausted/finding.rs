@@ -67,7 +67,7 @@ fn remedy(max: f64, wanted: f64) -> Remedy {
             SettingId::of_service("lighttpd", SETTING),
             "about 10 kB of memory for each, and server.max-fds must be at least twice that",
             format!(
-                "{} connections are wanted at once, doubled; a shorter server.max-keep-alive-idle frees places of clients that ask nothing",
+                "{} connections are wanted at once, doubled; a shorter server.max-keep-alive-idle closes the connections of clients that ask nothing",
                 format_number(significant(wanted, 3))
             ),
         )

@@ -10,7 +10,7 @@
 //!
 //! ## What to do
 //! Raise `server.max-connections`, and `server.max-fds` to at least twice that: each connection takes a file, and another one for what it
-//! sends or passes on. A shorter `server.max-keep-alive-idle` frees places of clients that ask nothing. Manual change.
+//! sends or passes on. A shorter `server.max-keep-alive-idle` closes the connections of clients that ask nothing. Manual change.
 //!
 //! ## By hand
 //! `ss -ltn` under load: Recv-Q of the port; `ss -tn state established '( sport = :80 )' | wc -l` less that against
