@@ -63,6 +63,8 @@ fn check(workload: &Workload) -> Result<()> {
         "a list of requests (--urls, workload from-log)"
     } else if transport.unix_socket.is_some() {
         "a unix socket (--unix-socket)"
+    } else if transport.proxy.is_some() {
+        "a proxy (--proxy)"
     } else if !transport.source_ips.is_empty() {
         "addresses of this machine (--source-ip)"
     } else if tls != TlsOptions::default() {

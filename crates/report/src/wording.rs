@@ -64,6 +64,12 @@ fn connection_error(class: &str) -> Option<ErrorText> {
             "look into the server's error log and see with `openssl s_client -connect HOST:443`; --cacert names whom to \
              trust, --cert and --key show a certificate of our own",
         ),
+        "proxy" => (
+            "the proxy made no tunnel to the server",
+            "407: the proxy wants a user and a password, or other ones; 403: it does not allow that host or port; 502, 503, \
+             504: it does not reach the server; or no proxy of HTTP listens there",
+            "look at it with `curl -v --proxy PROXY URL`, and read the proxy's log",
+        ),
         _ => return None,
     };
     Some(ErrorText { what, usually, advice })

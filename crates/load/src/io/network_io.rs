@@ -29,6 +29,8 @@ pub(crate) enum SocketError {
     Truncated,
     /// The peer broke the rules of HTTP/2.
     Protocol,
+    /// The proxy made no tunnel: its status, `None` where it closed or did not answer in HTTP/1.
+    Proxy(Option<u16>),
     /// The peer has not processed the request and never will: it may be sent again (RFC 9113, section 8.7).
     Refused,
 }

@@ -4,6 +4,7 @@
 //! `--unix-socket`: the request and TLS name the host of the URL, whatever is connected to.
 
 use crate::io::sockets;
+use crate::plan::USER_AGENT;
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use std::fmt;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use url::{Host, Url};
-use webdyno_model::transport::{AddressFamily, ConnectTo, Transport};
+use webdyno_model::transport::{AddressFamily, ConnectTo, Proxy, Transport};
 use webdyno_model::{Result, UserError};
 
 /// The longest path of a unix socket; unix(7): 108 bytes with the zero at its end.
@@ -27,6 +28,10 @@ pub(crate) struct Origin {
     pub(crate) server_name: Option<ServerName<'static>>,
     /// Where connections go.
     pub(crate) endpoint: Endpoint,
+    /// Whether that is a proxy.
+    pub(crate) is_proxied: bool,
+    /// The request that has it make a tunnel to the server, before anything else is sent.
+    pub(crate) tunnel: Option<Arc<[u8]>>,
 }
 
 /// The endpoint of a server.
@@ -73,6 +78,9 @@ impl Origin {
     /// Its name, and where it is if that says more.
     pub(crate) fn display_name(&self) -> String {
         let endpoint = self.endpoint.to_string();
+        if self.is_proxied {
+            return format!("{} through the proxy {endpoint}", self.authority);
+        }
         if endpoint == self.authority { endpoint } else { format!("{} at {endpoint}", self.authority) }
     }
 
@@ -108,6 +116,10 @@ impl<'a> Origins<'a> {
         if let Some(path) = &transport.unix_socket {
             check_unix(path, transport)?;
         }
+        if transport.proxy.is_some() && (transport.unix_socket.is_some() || !transport.connect_to.is_empty()) {
+            return Err(UserError::usage("all connections go to the proxy, and --connect-to or --unix-socket sends them elsewhere")
+                .hint("leave --proxy out, or the other one"));
+        }
         transport.source_ips.iter().try_for_each(|source| check_source(*source))?;
         Ok(Self { transport, found: vec![] })
     }
@@ -129,7 +141,11 @@ impl<'a> Origins<'a> {
             Some(path) => Endpoint::Unix(path.clone()),
             None => Endpoint::Tcp(self.resolve(url)?),
         };
-        self.found.push(Origin { authority, server_name, endpoint });
+        let proxy = self.transport.proxy.as_ref();
+        let tunnel = proxy
+            .filter(|_| server_name.is_some() || self.transport.http2_streams.is_some())
+            .map(|proxy| connect_request(url, proxy));
+        self.found.push(Origin { authority, server_name, endpoint, is_proxied: proxy.is_some(), tunnel });
         Ok(self.found.len() - 1)
     }
 
@@ -139,7 +155,10 @@ impl<'a> Origins<'a> {
     }
 
     fn resolve(&self, url: &Url) -> Result<TcpEndpoint> {
-        let (host, port) = connect_target(url, &self.transport.connect_to);
+        let (host, port) = match &self.transport.proxy {
+            Some(proxy) => (proxy.host.clone(), proxy.port),
+            None => connect_target(url, &self.transport.connect_to),
+        };
         let cannot = |cause: String| {
             UserError::cannot_run(format!("cannot resolve {host}: {cause}"))
                 .hint(format!("check the name: getent hosts {host}"))
@@ -201,6 +220,22 @@ fn connect_target(url: &Url, rules: &[ConnectTo]) -> (String, u16) {
             (rule.to_host.as_ref().map_or(host, |to_host| bare(to_host)), rule.to_port.unwrap_or(port))
         }
     }
+}
+
+/// The request for a tunnel to the server of a URL.
+fn connect_request(url: &Url, proxy: &Proxy) -> Arc<[u8]> {
+    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
+    let target = format!("{host}:{port}");
+    let lines = proxy_lines(proxy);
+    format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nUser-Agent: {USER_AGENT}\r\n{lines}\r\n")
+        .into_bytes()
+        .into()
+}
+
+/// The header lines for a proxy.
+pub(crate) fn proxy_lines(proxy: &Proxy) -> String {
+    let auth = proxy.auth.as_ref();
+    auth.map(|auth| format!("Proxy-Authorization: {}\r\n", auth.header_value())).unwrap_or_default()
 }
 
 /// Which of these servers a URL names.

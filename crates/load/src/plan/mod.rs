@@ -12,7 +12,7 @@ pub(crate) mod thread_share;
 mod warnings;
 
 pub(crate) use crate::plan::request_template::{
-    LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url,
+    LOCATION_BYTES_MAX, Redirect, RequestForm, Template, check_fields, is_redirect, parse_url,
 };
 pub(crate) use crate::plan::session_templates::{Script, StepPlan};
 pub(crate) use choice::Choice;
@@ -295,7 +295,7 @@ pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Pr
         let request = crate::plan::request_template::Source::from_spec(
             &crate::plan::session_templates::fixed_part(spec),
             url,
-            workload.keepalive,
+            RequestForm::of(workload),
         )?;
         let origin = origins.index_of(request.url())?;
         templates.push(Template::new(request, origin, name_index(&spec.name, &mut names)));

@@ -4,10 +4,12 @@
 //! 9110, section 15.4.
 
 use super::{USER_AGENT, authority};
+use crate::io::origin::proxy_lines;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use url::Url;
 use webdyno_model::workload::body::Body;
-use webdyno_model::workload::{RequestSpec, is_secret_name};
+use webdyno_model::workload::{RequestSpec, Workload, is_secret_name};
 use webdyno_model::{Result, UserError};
 
 /// Bodies up to this length follow the head, so that one send takes both. Larger ones are shared by all requests
@@ -93,7 +95,8 @@ impl Template {
                 .hint("leave the header out: the right one is sent with every body"));
         }
         let after = format!(" HTTP/1.1\r\n{}{}", source.default_headers(), source.user_headers());
-        Ok((format!("{} ", source.method).into_bytes(), after.into_bytes(), source.sends_content_length()))
+        let before = format!("{} {}", source.method, source.form.before_path(&source.url));
+        Ok((before.into_bytes(), after.into_bytes(), source.sends_content_length()))
     }
 
     /// The request of this kind with this target and this body.
@@ -102,7 +105,7 @@ impl Template {
         let target = std::str::from_utf8(target).ok()?;
         let url = Url::parse(&format!("{}{target}", source.url.origin().ascii_serialization())).ok()?;
         let (method, headers) = (source.method.clone(), source.headers.clone());
-        let source = Source { method, url, headers, body, keepalive: source.keepalive };
+        let source = Source { method, url, headers, body, form: source.form.clone() };
         Some(Self::new(source, self.origin, self.name))
     }
 
@@ -138,7 +141,7 @@ impl Template {
                 && !is_content_header(name)
         };
         let headers = self.source.headers.iter().filter(|(name, _)| is_propagated(name)).cloned().collect();
-        Source::from_parts("GET".into(), url, headers, Body::default(), self.source.keepalive)
+        Source::from_parts("GET".into(), url, headers, Body::default(), self.source.form.clone())
     }
 
     /// Whether sending it changes nothing on the server: RFC 9110, 9.2.1.
@@ -177,7 +180,7 @@ impl Template {
             url,
             headers,
             body: if becomes_get { Body::default() } else { source.body.clone() },
-            keepalive: source.keepalive,
+            form: source.form.clone(),
         };
         Some(Redirect { source, same_origin })
     }
@@ -210,12 +213,41 @@ pub(crate) struct Source {
     url: Url,
     headers: Vec<(String, String)>,
     body: Body,
-    keepalive: bool,
+    form: RequestForm,
+}
+
+/// What all requests of a load have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestForm {
+    /// Connections are used again.
+    pub(crate) keepalive: bool,
+    /// They are written for a proxy, with these header lines: `http://` by the whole URL (RFC 9112, section 3.2.2). What is
+    /// sent through a tunnel is written as for its server.
+    pub(crate) proxy: Option<Arc<str>>,
+}
+
+impl RequestForm {
+    /// That of a workload.
+    pub(super) fn of(workload: &Workload) -> Self {
+        let transport = &workload.transport;
+        let proxy = transport.proxy.as_ref().filter(|_| transport.http2_streams.is_none());
+        Self { keepalive: workload.keepalive, proxy: proxy.map(|proxy| proxy_lines(proxy).into()) }
+    }
+
+    /// The header lines for the proxy that reads a request for this URL; `None` where the server reads it.
+    pub(super) fn proxy_lines(&self, url: &Url) -> Option<&str> {
+        self.proxy.as_deref().filter(|_| url.scheme() == "http")
+    }
+
+    /// What stands before the path of a request for this URL.
+    pub(super) fn before_path(&self, url: &Url) -> String {
+        self.proxy_lines(url).map(|_| format!("http://{}", authority(url))).unwrap_or_default()
+    }
 }
 
 impl Source {
     /// The request of a workload. An error when it cannot be sent.
-    pub(crate) fn from_spec(spec: &RequestSpec, url: Url, keepalive: bool) -> Result<Self> {
+    pub(crate) fn from_spec(spec: &RequestSpec, url: Url, form: RequestForm) -> Result<Self> {
         check_fields(spec)?;
         let mut headers = spec.headers.clone();
         let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
@@ -227,7 +259,7 @@ impl Source {
             }
             headers.push(("Authorization".to_owned(), value));
         }
-        Ok(Self::from_parts(spec.method.clone(), url, headers, spec.body.clone(), keepalive))
+        Ok(Self::from_parts(spec.method.clone(), url, headers, spec.body.clone(), form))
     }
 
     pub(super) fn from_parts(
@@ -235,9 +267,9 @@ impl Source {
         url: Url,
         headers: Vec<(String, String)>,
         body: Body,
-        keepalive: bool,
+        form: RequestForm,
     ) -> Self {
-        Self { method, url, headers, body, keepalive }
+        Self { method, url, headers, body, form }
     }
 
     /// A number for the header fields that go along with the parts of a page, and for its server.
@@ -269,8 +301,9 @@ impl Source {
     fn head(&self) -> Vec<u8> {
         let url = &self.url;
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let before = self.form.before_path(url);
         let mut text =
-            format!("{} {}{query} HTTP/1.1\r\n{}", self.method, url.path(), self.default_headers());
+            format!("{} {before}{}{query} HTTP/1.1\r\n{}", self.method, url.path(), self.default_headers());
         let has_body = !self.body.is_empty() || self.sends_content_length();
         if has_body && self.user_header("Content-Length").next().is_none() {
             text.push_str(&format!("Content-Length: {}\r\n", self.body.length_bytes()));
@@ -295,7 +328,8 @@ impl Source {
                 text.push_str(&format!("{name}: {value}\r\n"));
             }
         }
-        if !self.keepalive && !is_set("Connection") {
+        text.push_str(self.form.proxy_lines(&self.url).unwrap_or_default());
+        if !self.form.keepalive && !is_set("Connection") {
             text.push_str("Connection: close\r\n");
         }
         text

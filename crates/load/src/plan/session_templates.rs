@@ -2,7 +2,7 @@
 
 use super::dynamic::{Dynamic, fixed_url};
 use super::{OTHER_NAMES, Plan, Template, name_index};
-use crate::plan::request_template::parse_url;
+use crate::plan::request_template::{RequestForm, parse_url};
 use crate::plan::script::capture::Captures;
 use crate::plan::script::rows::TableRows;
 use crate::plan::script::variables::{Names, VariableId, Variables};
@@ -132,7 +132,7 @@ impl Script {
         // before the one that captures.
         let captures: Vec<Vec<Result<Captures>>> = visits.sessions.iter().map(captures).collect();
         let dynamic = requests.iter().map(|spec| {
-            let read = || Dynamic::parse(spec, &names, workload.keepalive);
+            let read = || Dynamic::parse(spec, &names, RequestForm::of(workload));
             spec.has_variables.then(read).transpose()
         });
         let mut script = Self {

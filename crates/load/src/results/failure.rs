@@ -11,6 +11,7 @@ use webdyno_model::interval::ErrorCounts;
 pub(crate) enum Failure {
     Dns,
     Tls,
+    Proxy,
     ConnectRefused,
     ConnectTimeout,
     Unreachable,
@@ -30,6 +31,7 @@ impl Failure {
         let errno = match error {
             SocketError::Dns => return Self::Dns,
             SocketError::Tls => return Self::Tls,
+            SocketError::Proxy(_) => return Self::Proxy,
             SocketError::Truncated | SocketError::Refused => return Self::ClosedEarly,
             SocketError::Protocol => return Self::Protocol,
             SocketError::Os(errno) => errno,
@@ -52,6 +54,7 @@ impl Failure {
         match error {
             SocketError::Dns => Self::Dns,
             SocketError::Tls => Self::Tls,
+            SocketError::Proxy(_) => Self::Proxy,
             SocketError::Truncated => Self::ClosedEarly,
             SocketError::Protocol => Self::Protocol,
             SocketError::Refused => Self::Reset,
@@ -73,6 +76,7 @@ impl Failure {
             self,
             Self::Dns
                 | Self::Tls
+                | Self::Proxy
                 | Self::ConnectRefused
                 | Self::Unreachable
                 | Self::LocalPortsExhausted
@@ -92,6 +96,7 @@ impl Failure {
         let counter = match self {
             Self::Dns => &mut errors.dns,
             Self::Tls => &mut errors.tls,
+            Self::Proxy => &mut errors.proxy,
             Self::ConnectRefused => &mut errors.connect_refused,
             Self::ConnectTimeout => &mut errors.connect_timeout,
             Self::Unreachable => &mut errors.unreachable,
@@ -137,6 +142,7 @@ mod tests {
         let all = [
             Dns,
             Tls,
+            Proxy,
             ConnectRefused,
             ConnectTimeout,
             Unreachable,

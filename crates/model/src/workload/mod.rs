@@ -301,6 +301,9 @@ impl Workload {
                 *auth = auth.redacted();
             }
         }
+        if let Some(auth) = copy.transport.proxy.as_mut().and_then(|proxy| proxy.auth.as_mut()) {
+            *auth = auth.redacted();
+        }
         if let Some(visits) = &mut copy.visits {
             for (name, value) in &mut visits.variables {
                 if is_secret_name(name) {
@@ -392,7 +395,7 @@ fn words(name: &str) -> Vec<String> {
 }
 
 /// `user%5Bpwd%5D` is `user[pwd]` to the server (RFC 3986, section 2.1). What is not valid stays as it is.
-fn percent_decoded(text: &str) -> String {
+pub(crate) fn percent_decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());
     let mut index = 0;
@@ -491,8 +494,9 @@ mod tests {
         let rows = std::sync::Arc::new(vec![vec!["s3cret".to_owned()]]);
         let table = Table { columns: vec!["password".into()], rows, row_count: 1, ..Table::default() };
         let visits = Visits { variables: variables.into(), tables: vec![table], ..Visits::default() };
-        let workload =
+        let mut workload =
             Workload { requests: vec![request], visits: Some(Box::new(visits)), ..Workload::default() };
+        workload.transport.proxy = Some(crate::transport::Proxy::parse("http://me:s3cret@h:1").unwrap());
         let written = serde_json::to_string(&workload.redacted()).unwrap();
         assert!(!written.contains("s3cret"), "{written}");
         assert!(written.contains("page=2") && written.contains("*/*"), "{written}");
