@@ -1,8 +1,8 @@
 //! How connections to the server come about: TLS, addresses, sockets. What the flags of the same names mean is that of
 //! curl(1), whose users know them.
 
+use crate::auth::{Auth, percent_decoded};
 use crate::error::{Result, UserError};
-use crate::workload::visit::Auth;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
@@ -53,8 +53,10 @@ impl Proxy {
     /// error never repeats what was given: it may hold a password.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = || {
-            UserError::usage("it wants http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, as http://127.0.0.1:3128")
-                .hint("a proxy is spoken with in HTTP/1.1, without TLS; SOCKS is not in this version")
+            UserError::usage(
+                "it wants http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, as http://127.0.0.1:3128",
+            )
+            .hint("a proxy is spoken with in HTTP/1.1, without TLS; SOCKS is not in this version")
         };
         let rest = match text.split_once("://") {
             Some((scheme, rest)) => scheme.eq_ignore_ascii_case("http").then_some(rest).ok_or_else(wrong)?,
@@ -69,8 +71,7 @@ impl Proxy {
         };
         let auth = user.map(|user| {
             let (name, password) = user.split_once(':').unwrap_or((user, ""));
-            let decoded = crate::workload::percent_decoded;
-            Auth::Basic { name: decoded(name), password: decoded(password) }
+            Auth::Basic { name: percent_decoded(name), password: percent_decoded(password) }
         });
         let port = port.parse().ok().filter(|port| *port > 0);
         Ok(Self { host: host.ok_or_else(wrong)?.to_owned(), port: port.ok_or_else(wrong)?, auth })
@@ -167,9 +168,20 @@ mod tests {
             let proxy = Proxy::parse(text).unwrap();
             assert_eq!((proxy.to_string().as_str(), &proxy.auth), (shown, &auth), "{text}");
         }
-        for text in ["", "h", "http://h", "http://me:s3cret@h", "https://me:s3cret@h:1", "socks5://h:1", "h:0", "h:x", ":1",
-            "::1:1", "http://h:1/s3cret", "http://[x]:1"]
-        {
+        for text in [
+            "",
+            "h",
+            "http://h",
+            "http://me:s3cret@h",
+            "https://me:s3cret@h:1",
+            "socks5://h:1",
+            "h:0",
+            "h:x",
+            ":1",
+            "::1:1",
+            "http://h:1/s3cret",
+            "http://[x]:1",
+        ] {
             let error = Proxy::parse(text).unwrap_err();
             assert!(error.exit_code() == 2 && !format!("{error:?}").contains("s3cret"), "{text}: {error}");
         }

@@ -4,7 +4,6 @@
 //! `--unix-socket`: the request and TLS name the host of the URL, whatever is connected to.
 
 use crate::io::sockets;
-use crate::plan::USER_AGENT;
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use std::fmt;
@@ -116,9 +115,12 @@ impl<'a> Origins<'a> {
         if let Some(path) = &transport.unix_socket {
             check_unix(path, transport)?;
         }
-        if transport.proxy.is_some() && (transport.unix_socket.is_some() || !transport.connect_to.is_empty()) {
-            return Err(UserError::usage("all connections go to the proxy, and --connect-to or --unix-socket sends them elsewhere")
-                .hint("leave --proxy out, or the other one"));
+        if transport.proxy.is_some() && (transport.unix_socket.is_some() || !transport.connect_to.is_empty())
+        {
+            return Err(UserError::usage(
+                "all connections go to the proxy, and --connect-to or --unix-socket sends them elsewhere",
+            )
+            .hint("leave --proxy out, or the other one"));
         }
         transport.source_ips.iter().try_for_each(|source| check_source(*source))?;
         Ok(Self { transport, found: vec![] })
@@ -227,9 +229,7 @@ fn connect_request(url: &Url, proxy: &Proxy) -> Arc<[u8]> {
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
     let target = format!("{host}:{port}");
     let lines = proxy_lines(proxy);
-    format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nUser-Agent: {USER_AGENT}\r\n{lines}\r\n")
-        .into_bytes()
-        .into()
+    format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{lines}\r\n").into_bytes().into()
 }
 
 /// The header lines for a proxy.

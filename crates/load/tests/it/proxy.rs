@@ -77,20 +77,27 @@ fn tls_is_spoken_through_a_tunnel_for_each_connection() {
     assert_eq!(seen.len(), 5, "a tunnel for each connection, and the probe's");
     let target = format!("CONNECT localhost:{} HTTP/1.1\r\n", server.address.port());
     for head in seen.iter() {
-        assert!(head.starts_with(&target) && head.contains("Proxy-Authorization: Basic bWU6cEBzcw==\r\n"), "{head}");
+        assert!(
+            head.starts_with(&target) && head.contains("Proxy-Authorization: Basic bWU6cEBzcw==\r\n"),
+            "{head}"
+        );
     }
 }
 
 #[test]
 fn plain_http_is_requested_by_its_whole_url() {
     let (proxy, seen) = proxy();
-    let load_of = through(workload("http://nowhere.invalid:81/a?b=c"), &format!("http://me:pass@{}", proxy.address));
+    let load_of =
+        through(workload("http://nowhere.invalid:81/a?b=c"), &format!("http://me:pass@{}", proxy.address));
     assert_eq!(probe(&mut prepare(&load_of).unwrap()).unwrap().status, Some(200));
     let outcome = load(&load_of);
     assert_eq!((outcome.completed(), outcome.failed()), (20, 0), "{:?}", outcome.intervals);
     for head in seen.lock().unwrap().iter() {
         let first = "GET http://nowhere.invalid:81/a?b=c HTTP/1.1\r\nHost: nowhere.invalid:81\r\n";
-        assert!(head.starts_with(first) && head.contains("Proxy-Authorization: Basic bWU6cGFzcw==\r\n"), "{head}");
+        assert!(
+            head.starts_with(first) && head.contains("Proxy-Authorization: Basic bWU6cGFzcw==\r\n"),
+            "{head}"
+        );
     }
 }
 
@@ -125,7 +132,11 @@ fn proxies_that_make_no_tunnel_are_told_apart() {
     let of_time = |errors: &ErrorCounts| errors.connect_timeout;
     let slow = Duration::from_millis(100);
     for (answer, rest, probe_says) in [
-        ("HTTP/1.1 407 Proxy Authentication Required\nContent-Length: 4\n\nno!\n", vec![Step::Hold], "it answers 407"),
+        (
+            "HTTP/1.1 407 Proxy Authentication Required\nContent-Length: 4\n\nno!\n",
+            vec![Step::Hold],
+            "it answers 407",
+        ),
         ("HTTP/1.0 403 Forbidden\n\n", vec![], "it answers 403"),
         ("HTTP/1.1 502 Bad Gateway\n\n", vec![Step::Reset], "it answers 502"),
         ("HTTP/1.1 100 Continue\n\nHTTP/1.1 503 x\n\n", vec![], "it answers 503"),

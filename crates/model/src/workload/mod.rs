@@ -5,6 +5,7 @@ mod pages;
 pub mod stage;
 pub mod visit;
 
+use crate::auth::percent_decoded;
 use crate::error::{Result, UserError};
 use crate::transport::Transport;
 use crate::workload::body::{Body, REDACTED};
@@ -392,27 +393,6 @@ fn words(name: &str) -> Vec<String> {
         }
     }
     words
-}
-
-/// `user%5Bpwd%5D` is `user[pwd]` to the server (RFC 3986, section 2.1). What is not valid stays as it is.
-pub(crate) fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut index = 0;
-    while let Some(&byte) = bytes.get(index) {
-        let digits = text.get(index + 1..index + 3).filter(|_| byte == b'%');
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(value) => {
-                decoded.push(value);
-                index += 3;
-            }
-            None => {
-                decoded.push(byte);
-                index += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 /// A URL or path with the values of secret query parameters replaced, and without its fragment, which no server gets.

@@ -94,7 +94,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno diagnose",
         short: "connections rate duration page servers sudo from at watch_for port disambiguate json",
-        refused: "unix_socket",
+        refused: "unix_socket proxy",
         examples: [
             "webdyno diagnose http://127.0.0.1:8080/",
             "webdyno diagnose --server ssh://web1 --sudo http://web1/",
@@ -114,7 +114,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno sweep",
         short: "connections duration servers knobs study allow_restart budget json",
-        refused: "requests objectives unix_socket",
+        refused: "requests objectives unix_socket proxy",
         examples: [
             "webdyno sweep --knob MaxRequestWorkers=16..256 http://127.0.0.1:8080/",
             "webdyno sweep --knob connections=1..512 http://127.0.0.1:8080/",
@@ -134,7 +134,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno tune",
         short: "connections rate duration page servers sudo goal apply allow_restart export budget json",
-        refused: "requests unix_socket",
+        refused: "requests unix_socket proxy",
         examples: [
             "webdyno tune http://127.0.0.1:8080/",
             "webdyno tune --apply --goal '500 req/s' http://127.0.0.1:8080/",

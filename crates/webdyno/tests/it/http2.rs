@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 const ATTEMPTS: usize = 5;
-const MODULES: &str = "/usr/lib/apache2/modules";
+pub const MODULES: &str = "/usr/lib/apache2/modules";
 
 /// A server with HTTP/2 on two ports, the first one with TLS, and HTTP/1.1 alone on a third one with TLS.
-struct Http2Server {
+pub struct Http2Server {
     child: Child,
-    tls_port: u16,
-    plain_port: u16,
-    http1_port: u16,
+    pub tls_port: u16,
+    pub plain_port: u16,
+    pub http1_port: u16,
 }
 
 impl Drop for Http2Server {
@@ -28,7 +28,7 @@ impl Drop for Http2Server {
 }
 
 /// A key and its certificate, and a file to be loaded.
-fn prepare(place: &Place) -> bool {
+pub fn prepare(place: &Place) -> bool {
     let root = place.path("tree");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("small"), "x".repeat(1000)).unwrap();
@@ -48,7 +48,7 @@ fn prepare(place: &Place) -> bool {
 }
 
 /// Starts a server, with other ports where one of them was taken meanwhile.
-fn started(place: &Place, begin: fn(&Place, usize) -> (Command, [u16; 3])) -> Option<Http2Server> {
+pub fn started(place: &Place, begin: impl Fn(&Place, usize) -> (Command, [u16; 3])) -> Option<Http2Server> {
     (0..ATTEMPTS).find_map(|attempt| {
         let (mut command, ports @ [tls_port, plain_port, http1_port]) = begin(place, attempt);
         let child = command.stderr(Stdio::null()).spawn().ok()?;
@@ -95,7 +95,7 @@ fn nginx(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
     (command, ports)
 }
 
-fn apache(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
+pub fn apache(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
     let folder = place.path(&format!("apache-{attempt}"));
     std::fs::create_dir(&folder).unwrap();
     let ports @ [tls, plain, http1] = [(); 3].map(|()| free_port());

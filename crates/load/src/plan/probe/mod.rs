@@ -249,7 +249,9 @@ fn no_tunnel(origin: &Origin, error: TunnelError) -> UserError {
             "its rules must allow CONNECT to that host and port, as AllowCONNECT of Apache does".into()
         }
         Some(_) => "see whether it reaches the server: read its log".into(),
-        None => format!("see what listens there: curl -v --proxy http://{} {}/", origin.endpoint, origin.url()),
+        None => {
+            format!("see what listens there: curl -v --proxy http://{} {}/", origin.endpoint, origin.url())
+        }
     })
 }
 
