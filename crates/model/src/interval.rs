@@ -129,13 +129,15 @@ pub struct ErrorCounts {
     pub h2_reset: u64,
     /// A status that does not count as good.
     pub status: u64,
+    /// A call of gRPC ended with another status than OK.
+    pub grpc: u64,
     /// An expectation was not met.
     pub expect: u64,
 }
 
 impl ErrorCounts {
     /// Every class with its name, in the order of the contract.
-    pub fn named(&self) -> [(&'static str, u64); 15] {
+    pub fn named(&self) -> [(&'static str, u64); 16] {
         [
             ("dns", self.dns),
             ("connect_refused", self.connect_refused),
@@ -151,6 +153,7 @@ impl ErrorCounts {
             ("protocol", self.protocol),
             ("h2_reset", self.h2_reset),
             ("status", self.status),
+            ("grpc", self.grpc),
             ("expect", self.expect),
         ]
     }
@@ -176,6 +179,7 @@ impl ErrorCounts {
         self.protocol += other.protocol;
         self.h2_reset += other.h2_reset;
         self.status += other.status;
+        self.grpc += other.grpc;
         self.expect += other.expect;
     }
 }

@@ -112,6 +112,12 @@ fn answer_error(class: &str) -> Option<ErrorText> {
              one that could not be followed",
             "look at one with `curl -i URL`; if such a status is right here, say so with --ok",
         ),
+        "grpc" => (
+            "the call ended with another status of gRPC than OK",
+            "UNAVAILABLE: what stands behind the server is full or away; UNIMPLEMENTED: a wrong service or method; INVALID_ARGUMENT: \
+             a message that is none of this method; DEADLINE_EXCEEDED: the time of grpc-timeout ran out",
+            "look at one with `grpcurl`, and read the application's log",
+        ),
         "expect" => (
             "the answer was not the expected one",
             "a page that changes from one request to the next, or an error page sent with a good status",

@@ -328,3 +328,65 @@ fn visitors_share_no_connection_and_each_has_one() {
     let carried: BTreeSet<u64> = log.borrow().iter().map(|(connection, _)| *connection).collect();
     assert_eq!(carried.len(), 3);
 }
+
+// A call ends with its trailers, or with a head alone; what is not OK is named.
+#[test]
+fn calls_of_grpc_end_with_their_status() {
+    let message: &[u8] = &[0, 0, 0, 0, 2, 8, 1];
+    let head = ":status: 200|content-type: application/grpc";
+    let fields = |text: &'static str| text.split('|').collect::<Vec<_>>();
+    for (first, body, trailers, status, expected) in [
+        (head, message, Some("grpc-status: 0"), "200", [5, 0, 0, 0]),
+        (head, &[0, 0, 0, 0, 0], Some("grpc-status: 0|grpc-message: fine"), "200", [5, 0, 0, 0]),
+        (head, b"", Some("grpc-status: 14|grpc-message: full"), "UNAVAILABLE", [0, 5, 0, 0]),
+        (head, message, Some("x: y"), "UNKNOWN", [0, 5, 0, 0]),
+        (head, message, Some("grpc-status: 99"), "UNKNOWN", [0, 5, 0, 0]),
+        (":status: 200|grpc-status: 12", b"", None, "UNIMPLEMENTED", [0, 5, 0, 0]),
+        (":status: 503", b"", None, "503", [0, 0, 5, 0]),
+        (":status: 502|content-length: 3", b"no!", Some("x: y"), "502", [0, 0, 5, 0]),
+        // Not one message: too short, too long, no message.
+        (head, &message[..6], Some("grpc-status: 0"), "", [0, 0, 0, 5]),
+        (head, b"", Some("grpc-status: 0"), "", [0, 0, 0, 5]),
+        (head, &[2, 0, 0, 0, 0], Some("grpc-status: 0"), "", [0, 0, 0, 5]),
+    ] {
+        let answer = move |_: u64, sent: &Sent| match sent {
+            Sent::Data { stream, ends: true, .. } => {
+                let mut parts = vec![headers(*stream, &fields(first), body.is_empty() && trailers.is_none())];
+                // In two pieces, as a server may send them.
+                let (one, two) = body.split_at(body.len() / 2);
+                parts.extend(
+                    [one, two]
+                        .map(|piece| data(*stream, piece, false))
+                        .into_iter()
+                        .filter(|_| !body.is_empty()),
+                );
+                parts.extend(trailers.map(|text| headers(*stream, &fields(text), true)));
+                vec![send(MS, parts.concat())]
+            }
+            _ => vec![],
+        };
+        let (sim, log) = machine(settings(&[]), Box::new(answer));
+        let mut load = load(1, 2, 5);
+        load.requests[0].method = "POST".into();
+        load.requests[0].headers = [("Content-Type", "application/grpc"), ("TE", "trailers")]
+            .map(|(n, v)| (n.into(), v.into()))
+            .into();
+        load.requests[0].body = message.to_vec().into();
+        let outcome = simulate_on(&load, sim);
+        let classes = [
+            outcome.counts().0,
+            errors(&outcome, |e| e.grpc),
+            errors(&outcome, |e| e.status),
+            errors(&outcome, |e| e.protocol),
+        ];
+        assert_eq!(classes, expected, "{first} {body:?} {trailers:?}");
+        let named = outcome.sum(|interval| interval.status.get(status).copied().unwrap_or(0));
+        assert_eq!(named, if status.is_empty() { 0 } else { 5 }, "{status}: {:?}", outcome.intervals);
+        let log = log.borrow();
+        let request = log.iter().find_map(|(_, sent)| match sent {
+            Sent::Request { fields, .. } => Some(fields.clone()),
+            _ => None,
+        });
+        assert!(request.unwrap().contains("te: trailers\ngrpc-timeout: 50m\n"), "{log:?}");
+    }
+}

@@ -235,8 +235,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
         let conn = &mut self.conns[slot as usize];
         if !conn.established {
-            // As the status of a request that a proxy answers in the server's place.
-            if let SocketError::Proxy(Some(status)) = error {
+            // A proxy that makes no tunnel, or a server that does not change to WebSocket, has answered.
+            if let SocketError::Proxy(Some(status)) | SocketError::Upgrade(Some(status)) = error {
                 self.recorder.record_response(status, 0);
             }
             return self.fail(slot, Failure::from_connect(error), self.now_ns);

@@ -14,3 +14,4 @@ pub(crate) mod sockets;
 pub(crate) mod tcp_info;
 pub(crate) mod tls;
 pub(crate) mod tunnel;
+pub(crate) mod websocket;

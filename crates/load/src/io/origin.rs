@@ -31,6 +31,8 @@ pub(crate) struct Origin {
     pub(crate) is_proxied: bool,
     /// The request that has it make a tunnel to the server, before anything else is sent.
     pub(crate) tunnel: Option<Arc<[u8]>>,
+    /// The request for the upgrade to WebSocket, up to its key.
+    pub(crate) websocket: Option<Arc<[u8]>>,
 }
 
 /// The endpoint of a server.
@@ -85,7 +87,12 @@ impl Origin {
 
     /// Its URL without a path.
     pub(crate) fn url(&self) -> String {
-        let scheme = if self.server_name.is_some() { "https" } else { "http" };
+        let scheme = match (self.server_name.is_some(), self.websocket.is_some()) {
+            (false, false) => "http",
+            (true, false) => "https",
+            (false, true) => "ws",
+            (true, true) => "wss",
+        };
         format!("{scheme}://{}", self.authority)
     }
 }
@@ -134,7 +141,17 @@ impl<'a> Origins<'a> {
     /// The number of the server that a URL names. An error when its name does not resolve, or not to an address that
     /// can be reached from the sources given.
     pub(crate) fn index_of(&mut self, url: &Url) -> Result<usize> {
+        self.index_of_upgraded(url, None)
+    }
+
+    /// The same of one whose connections change to WebSocket with this request first.
+    pub(crate) fn index_of_upgraded(&mut self, url: &Url, upgrade: Option<Vec<u8>>) -> Result<usize> {
         if let Some(known) = position(url, &self.found) {
+            let before = self.found[known].websocket.as_deref();
+            if before.is_some() && before != upgrade.as_deref() {
+                return Err(UserError::usage(format!("messages to {url} have different headers"))
+                    .hint("headers belong to the upgrade of the connection, which all messages share"));
+            }
             return Ok(known);
         }
         let authority = authority(url);
@@ -145,9 +162,17 @@ impl<'a> Origins<'a> {
         };
         let proxy = self.transport.proxy.as_ref();
         let tunnel = proxy
-            .filter(|_| server_name.is_some() || self.transport.http2_streams.is_some())
+            .filter(|_| server_name.is_some() || upgrade.is_some() || self.transport.http2_streams.is_some())
             .map(|proxy| connect_request(url, proxy));
-        self.found.push(Origin { authority, server_name, endpoint, is_proxied: proxy.is_some(), tunnel });
+        let websocket = upgrade.map(Arc::from);
+        self.found.push(Origin {
+            authority,
+            server_name,
+            endpoint,
+            is_proxied: proxy.is_some(),
+            tunnel,
+            websocket,
+        });
         Ok(self.found.len() - 1)
     }
 
@@ -241,11 +266,28 @@ pub(crate) fn proxy_lines(proxy: &Proxy) -> String {
 /// Which of these servers a URL names.
 pub(crate) fn position(url: &Url, origins: &[Origin]) -> Option<usize> {
     let (authority, secure) = (authority(url), is_secure(url));
-    origins.iter().position(|origin| origin.authority == authority && origin.server_name.is_some() == secure)
+    origins.iter().position(|origin| {
+        let upgrade = origin.websocket.as_deref();
+        let same_kind = match is_websocket(url) {
+            true => upgrade.is_some_and(|request| request.starts_with(upgrade_line(url).as_bytes())),
+            false => upgrade.is_none(),
+        };
+        origin.authority == authority && origin.server_name.is_some() == secure && same_kind
+    })
 }
 
 fn is_secure(url: &Url) -> bool {
-    url.scheme() == "https"
+    matches!(url.scheme(), "https" | "wss")
+}
+
+/// Whether messages of WebSocket are sent there.
+pub(crate) fn is_websocket(url: &Url) -> bool {
+    matches!(url.scheme(), "ws" | "wss")
+}
+
+/// The first line of the request for the upgrade.
+pub(crate) fn upgrade_line(url: &Url) -> String {
+    format!("GET {} HTTP/1.1\r\n", &url[url::Position::BeforePath..url::Position::AfterQuery])
 }
 
 /// Host and port as a URL has them.

@@ -5,6 +5,7 @@
 //! in base64) and RFC 6750.
 
 use super::{USER_AGENT, authority};
+use crate::io::origin::is_websocket;
 use crate::plan::request_template::{RequestForm, Source, parse_url};
 use crate::plan::script::text::{Text, TextContext};
 use crate::plan::script::variables::{Names, VariableId, Variables};
@@ -135,7 +136,8 @@ impl Dynamic {
         };
         url.set_fragment(None);
         let plain = url.username().is_empty() && url.password().is_none();
-        (plain && matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
+        let is_spoken = matches!(url.scheme(), "http" | "https") || is_websocket(&url) && !self.is_link();
+        (plain && is_spoken && url.has_host()).then_some(url)
     }
 
     /// Writes the request, with further header lines; returns the body that is to follow. `None` when a variable has no

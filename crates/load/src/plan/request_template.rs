@@ -4,7 +4,7 @@
 //! 9110, section 15.4.
 
 use super::{USER_AGENT, authority};
-use crate::io::origin::proxy_lines;
+use crate::io::origin::{is_websocket, proxy_lines, upgrade_line};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use url::Url;
@@ -160,7 +160,8 @@ impl Template {
             return None;
         }
         let source = &self.source;
-        let url = source.url.join(std::str::from_utf8(location).ok()?).ok()?;
+        let url =
+            source.url.join(std::str::from_utf8(location).ok()?).ok().filter(|url| !is_websocket(url))?;
         check_url(&url, url.as_str()).ok()?;
         // With a `Host` header of another host the request counts as one to that host.
         let named = source.user_header("Host").any(|host| host.eq_ignore_ascii_case(&authority(&url)));
@@ -285,6 +286,18 @@ impl Source {
         &self.url
     }
 
+    /// The request for the upgrade of a connection to WebSocket, up to its key (RFC 6455, section 4.1); `None` for what is
+    /// sent as HTTP.
+    pub(super) fn upgrade(&self) -> Option<Vec<u8>> {
+        let lines = format!(
+            "{}{}{}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ",
+            upgrade_line(&self.url),
+            self.default_headers(),
+            self.user_headers()
+        );
+        is_websocket(&self.url).then(|| lines.into_bytes())
+    }
+
     /// The values of a header that the user sets.
     fn user_header(&self, name: &str) -> impl Iterator<Item = &str> {
         let named = self.headers.iter().filter(move |(given, _)| given.eq_ignore_ascii_case(name));
@@ -329,7 +342,7 @@ impl Source {
             }
         }
         text.push_str(self.form.proxy_lines(&self.url).unwrap_or_default());
-        if !self.form.keepalive && !is_set("Connection") {
+        if !self.form.keepalive && !is_set("Connection") && !is_websocket(&self.url) {
             text.push_str("Connection: close\r\n");
         }
         text
@@ -377,7 +390,7 @@ fn looks_like_host(text: &str) -> bool {
 /// Refuses what cannot be loaded. `text` is what the user wrote.
 fn check_url(url: &Url, text: &str) -> Result<()> {
     match url.scheme() {
-        "http" | "https" => {}
+        "http" | "https" | "ws" | "wss" => {}
         other => {
             let error = UserError::usage(format!(
                 "`{text}` has the scheme {other}, only http and https can be loaded"
@@ -401,6 +414,13 @@ fn check_url(url: &Url, text: &str) -> Result<()> {
     }
 }
 
+/// Header fields of the upgrade that are ours, and of extensions, which are not spoken.
+fn is_of_upgrade(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let is_ours = matches!(lower.as_str(), "upgrade" | "connection" | "content-length");
+    is_ours || lower.starts_with("sec-websocket-") && lower != "sec-websocket-protocol"
+}
+
 /// A line end inside of a method or a header would make two requests of one, and so would a wrong length.
 pub(crate) fn check_fields(spec: &RequestSpec) -> Result<()> {
     let is_token = |text: &str| {
@@ -412,7 +432,18 @@ pub(crate) fn check_fields(spec: &RequestSpec) -> Result<()> {
             .hint("write one such as GET, HEAD, POST, PUT or DELETE with -m"));
     }
     let length_bytes = spec.body.length_bytes();
+    let is_websocket = spec.url.starts_with("ws://") || spec.url.starts_with("wss://");
+    if is_websocket && !matches!(spec.method.as_str(), "TEXT" | "BINARY") {
+        return Err(UserError::usage(format!("`{}` is no kind of message of WebSocket", spec.method))
+            .hint("a message is sent as TEXT or BINARY"));
+    }
     for (name, value) in &spec.headers {
+        if is_websocket && is_of_upgrade(name) {
+            return Err(UserError::usage(format!(
+                "`{name}` is a header that the upgrade to WebSocket has itself"
+            ))
+            .hint("leave it out"));
+        }
         let bad_value = value.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
         if !is_token(name) || bad_value {
             return Err(UserError::usage(format!("`{name}` is not a header line that can be sent"))

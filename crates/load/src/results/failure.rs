@@ -22,6 +22,7 @@ pub(crate) enum Failure {
     Timeout,
     Protocol,
     Status,
+    Grpc,
     Expect,
 }
 
@@ -32,6 +33,8 @@ impl Failure {
             SocketError::Dns => return Self::Dns,
             SocketError::Tls => return Self::Tls,
             SocketError::Proxy(_) => return Self::Proxy,
+            SocketError::Upgrade(Some(_)) => return Self::Status,
+            SocketError::Upgrade(None) => return Self::Protocol,
             SocketError::Truncated | SocketError::Refused => return Self::ClosedEarly,
             SocketError::Protocol => return Self::Protocol,
             SocketError::Os(errno) => errno,
@@ -55,8 +58,9 @@ impl Failure {
             SocketError::Dns => Self::Dns,
             SocketError::Tls => Self::Tls,
             SocketError::Proxy(_) => Self::Proxy,
+            SocketError::Upgrade(Some(_)) => Self::Status,
             SocketError::Truncated => Self::ClosedEarly,
-            SocketError::Protocol => Self::Protocol,
+            SocketError::Protocol | SocketError::Upgrade(None) => Self::Protocol,
             SocketError::Refused => Self::Reset,
             SocketError::Os(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
                 Self::Unreachable
@@ -107,6 +111,7 @@ impl Failure {
             Self::Timeout => &mut errors.timeout,
             Self::Protocol => &mut errors.protocol,
             Self::Status => &mut errors.status,
+            Self::Grpc => &mut errors.grpc,
             Self::Expect => &mut errors.expect,
         };
         *counter += 1;
@@ -153,6 +158,7 @@ mod tests {
             Timeout,
             Protocol,
             Status,
+            Grpc,
             Expect,
         ];
         let mut errors = ErrorCounts::default();

@@ -17,6 +17,7 @@ use crate::io::http2::blocking::{Http2Error, Http2Stream};
 use crate::io::origin::{Endpoint, Origin};
 use crate::io::tls::HTTP2;
 use crate::io::tunnel::TunnelError;
+use crate::io::websocket::blocking::{WebSocketError, WebSocketStream};
 use crate::plan::{Plan, Prepared, Redirect, Template, is_redirect};
 use crate::results::failure::Failure;
 use rustix::io::Errno;
@@ -360,6 +361,10 @@ impl Exchange {
                 let message = format!("{} {cause}", origin.display_name());
                 Err(UserError::cannot_run(message).hint("leave --http2 out to load it over HTTP/1.1"))
             }
+            Err(ExchangeError::WebSocket(error)) => {
+                let hint = "see whether the path is right, and what the server's log says: it may want a header (-H)";
+                Err(UserError::cannot_run(format!("{} {error}", origin.display_name())).hint(hint))
+            }
             Err(ExchangeError::Proxy(error)) => Err(no_tunnel(origin, error)),
             Err(ExchangeError::Tls(error)) => {
                 let (cause, hint) = crate::io::tls::explain(&error);
@@ -384,6 +389,10 @@ impl Exchange {
         connection.set_timeouts(self.time_left()?).map_err(exchange_error)?;
         let stream =
             connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(exchange_error)?;
+        if let Some(upgrade) = &origin.websocket {
+            let mut stream = WebSocketStream::new(stream, upgrade, plan.seed);
+            return self.converse(&mut stream, WebSocketStream::stream, template);
+        }
         if plan.transport.http2_streams.is_none() {
             return self.converse(&mut { stream }, |stream| stream, template);
         }
@@ -478,6 +487,8 @@ enum ExchangeError {
     Protocol(&'static str),
     /// It was to speak HTTP/2: what it did instead, worded to follow its name.
     NotHttp2(&'static str),
+    /// There is no WebSocket.
+    WebSocket(WebSocketError),
     /// The proxy made no tunnel.
     Proxy(TunnelError),
     /// TLS failed.
@@ -494,6 +505,9 @@ fn exchange_error(error: std::io::Error) -> ExchangeError {
         Some(Http2Error::Http1) => return ExchangeError::NotHttp2("answers HTTP/2 in HTTP/1"),
         Some(Http2Error::Rules) => return ExchangeError::Protocol("breaks the rules of HTTP/2"),
         None => {}
+    }
+    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<WebSocketError>()) {
+        return ExchangeError::WebSocket(*error);
     }
     if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<TunnelError>()) {
         return ExchangeError::Proxy(*error);
