@@ -28,3 +28,4 @@ mod stopping;
 mod tls;
 mod transport;
 mod truth;
+mod websocket;

@@ -310,9 +310,16 @@ fn arranged(command: Command, path: &str, is_long: bool) -> Command {
     let Some(own) = own else { return command };
     let examples: String = own.examples.iter().map(|one| format!("\n  {one}")).collect();
     let exit_codes = "Exit codes: 0 done, 1 could not run, 2 wrong usage, 3 a goal or objective was not met, 130 interrupted";
+    // They are read by parsers of their own.
+    let tools = match path {
+        "webdyno" => {
+            "Other tools' flags and reports: webdyno ab, webdyno wrk, webdyno siege (docs/compatibility.md)\n\n"
+        }
+        _ => "",
+    };
     command
         .after_help(format!("Examples:{examples}\n\nall options: {path} --help"))
-        .after_long_help(format!("Examples:{examples}\n\n{exit_codes}"))
+        .after_long_help(format!("{tools}Examples:{examples}\n\n{exit_codes}"))
 }
 
 #[cfg(test)]
@@ -349,6 +356,15 @@ mod tests {
                 "{path}: an option of its short help is missing\n{text}"
             );
         }
+    }
+
+    #[test]
+    fn the_long_help_names_the_tools_that_are_spoken() {
+        let text = help("webdyno", "--help");
+        assert!(
+            ["ab", "wrk", "siege"].iter().all(|tool| text.contains(&format!("webdyno {tool}"))),
+            "{text}"
+        );
     }
 
     #[test]

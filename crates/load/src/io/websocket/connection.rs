@@ -223,6 +223,7 @@ impl Connection {
             Ok(()) => self.state = State::Open,
             // An interim answer: the real one follows.
             Err(Some(100 | 102..=199)) if self.skipped < UPGRADE_BYTES_MAX => self.skipped += end,
+            Err(Some(100 | 102..=199)) => self.state = State::Failed(SocketError::Upgrade(None)),
             Err(status) => self.state = State::Failed(SocketError::Upgrade(status)),
         }
         self.head.clear();
