@@ -1,5 +1,6 @@
 //! The engine over HTTP/2, against simulated servers: what it counts and times is what it does over HTTP/1.1.
 
+use super::accuracy::{check_times, frozen_ns};
 use super::simulation::*;
 use super::visit_tests::{page, visits};
 use crate::io::http2::scripted::{Reader, Sent, data, frame, goaway, headers, number, ok, settings};
@@ -389,4 +390,29 @@ fn calls_of_grpc_end_with_their_status() {
         });
         assert!(request.unwrap().contains("te: trailers\ngrpc-timeout: 50m\n"), "{log:?}");
     }
+}
+
+// As over HTTP/1.1 (`accuracy`): a start every 5 ms, and a server that freezes for 500 ms of every 2 s. All of it on one connection.
+#[test]
+fn a_freezing_server_shows_exactly_over_http2_too() {
+    let mut sim = Sim::new(Box::new(|visit: ServerRequest| match visit.request {
+        0 => vec![(0, ServerAction::Accept), send(0, settings(&[(3, 1000)]))],
+        _ => vec![],
+    }));
+    let mut reader = Reader::default();
+    sim.bytes_server = Some(Box::new(move |_, now_ns, bytes| {
+        let sent = reader.take(bytes);
+        let streams = sent.iter().filter_map(|sent| match sent {
+            Sent::Request { stream, .. } => Some(*stream),
+            _ => None,
+        });
+        streams.map(|stream| send(frozen_ns(now_ns), ok(stream))).collect()
+    }));
+    let mut load = load(1, 400, 2000);
+    load.arrival = Arrival::Open { rate_per_s: 200.0, poisson: false };
+    load.timeout_us = 10_000_000;
+    let outcome = simulate_on(&load, sim);
+    let truth: Vec<u64> = (0..2000).map(|n| frozen_ns(n * 5 * MS)).collect();
+    check_times(&outcome.merged(|interval| &interval.response_time), &truth, "over HTTP/2");
+    assert_eq!(connections(&outcome)[0], 1);
 }
