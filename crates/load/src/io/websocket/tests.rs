@@ -123,7 +123,7 @@ fn the_upgrade_is_granted_by_the_right_answer_alone() {
             let (mut connection, _) = upgrading();
             answer.as_bytes().chunks(piece).for_each(|bytes| connection.receive(bytes));
             assert_eq!(connection.failure(), expected, "{}", &answer[..answer.len().min(300)]);
-            assert_eq!(connection.is_upgrading(), false);
+            assert!(!connection.is_upgrading());
         }
     }
     let (mut connection, _) = upgrading();
