@@ -20,7 +20,7 @@ pub(crate) use choice::Choice;
 pub(crate) use dynamic::Dynamic;
 
 use crate::http::content_check::ResponseChecks;
-use crate::io::origin::{Endpoint, Origin, Origins, TcpEndpoint, authority, is_websocket, position};
+use crate::io::origin::{Endpoint, Origin, Origins, TcpEndpoint, authority, position};
 use crate::io::tls;
 use crate::schedule::rate_profile::RateProfile;
 use choice::ListRequests;
@@ -302,8 +302,6 @@ pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Pr
             RequestForm::of(workload),
         )?;
         let origin = origins.index_of_upgraded(request.url(), request.upgrade())?;
-        check_websocket(workload, spec, request.url())?;
-        check_grpc(workload, spec)?;
         templates.push(Template::new(request, origin, name_index(&spec.name, &mut names)));
     }
     let choice = Choice::from_workload(workload, &templates)?;
@@ -437,6 +435,10 @@ fn check(workload: &Workload) -> Result<()> {
         );
     }
     crate::plan::session_templates::check(workload)?;
+    for spec in &workload.requests {
+        check_websocket(workload, spec)?;
+        check_grpc(workload, spec)?;
+    }
     check_expectations(workload)?;
     if let Arrival::Open { rate_per_s, .. } = workload.arrival
         && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)
@@ -448,9 +450,9 @@ fn check(workload: &Workload) -> Result<()> {
 }
 
 /// Refuses what messages of WebSocket cannot be.
-fn check_websocket(workload: &Workload, spec: &RequestSpec, url: &Url) -> Result<()> {
+fn check_websocket(workload: &Workload, spec: &RequestSpec) -> Result<()> {
     let refuse = |message: String, hint: &str| Err(UserError::usage(message).hint(hint));
-    if !is_websocket(url) {
+    if !(spec.url.starts_with("ws://") || spec.url.starts_with("wss://")) {
         return Ok(());
     }
     let name = &spec.name;
