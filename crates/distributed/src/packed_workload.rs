@@ -63,6 +63,8 @@ fn check(workload: &Workload) -> Result<()> {
         "a list of requests (--urls, workload from-log)"
     } else if transport.unix_socket.is_some() {
         "a unix socket (--unix-socket)"
+    } else if transport.proxy.is_some() {
+        "a proxy (--proxy)"
     } else if !transport.source_ips.is_empty() {
         "addresses of this machine (--source-ip)"
     } else if tls != TlsOptions::default() {
@@ -100,11 +102,12 @@ mod tests {
 
     #[test]
     fn what_only_this_machine_has_is_refused() {
-        let mut of_this_machine = [(); 4].map(|()| Workload::default());
+        let mut of_this_machine = [(); 5].map(|()| Workload::default());
         of_this_machine[0].list = Some(RequestList::default());
         of_this_machine[1].transport.unix_socket = Some("/run/s".into());
         of_this_machine[2].transport.source_ips = vec![[127, 0, 0, 1].into()];
         of_this_machine[3].transport.tls.ca_file = Some("ca.pem".into());
+        of_this_machine[4].transport.proxy = webdyno_model::transport::Proxy::parse("h:3128").ok();
         for workload in of_this_machine {
             let error = PackedWorkload::pack(&workload).unwrap_err();
             assert!(error.exit_code() == 2 && error.hint.is_some(), "{error}");

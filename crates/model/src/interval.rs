@@ -121,19 +121,23 @@ pub struct ErrorCounts {
     pub timeout: u64,
     /// TLS failed.
     pub tls: u64,
+    /// The proxy made no tunnel: it refused, closed, or did not answer in HTTP.
+    pub proxy: u64,
     /// The answer was not HTTP.
     pub protocol: u64,
     /// The HTTP/2 stream was reset.
     pub h2_reset: u64,
     /// A status that does not count as good.
     pub status: u64,
+    /// A call of gRPC ended with another status than OK.
+    pub grpc: u64,
     /// An expectation was not met.
     pub expect: u64,
 }
 
 impl ErrorCounts {
     /// Every class with its name, in the order of the contract.
-    pub fn named(&self) -> [(&'static str, u64); 14] {
+    pub fn named(&self) -> [(&'static str, u64); 16] {
         [
             ("dns", self.dns),
             ("connect_refused", self.connect_refused),
@@ -145,9 +149,11 @@ impl ErrorCounts {
             ("closed_early", self.closed_early),
             ("timeout", self.timeout),
             ("tls", self.tls),
+            ("proxy", self.proxy),
             ("protocol", self.protocol),
             ("h2_reset", self.h2_reset),
             ("status", self.status),
+            ("grpc", self.grpc),
             ("expect", self.expect),
         ]
     }
@@ -169,9 +175,11 @@ impl ErrorCounts {
         self.closed_early += other.closed_early;
         self.timeout += other.timeout;
         self.tls += other.tls;
+        self.proxy += other.proxy;
         self.protocol += other.protocol;
         self.h2_reset += other.h2_reset;
         self.status += other.status;
+        self.grpc += other.grpc;
         self.expect += other.expect;
     }
 }

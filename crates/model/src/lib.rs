@@ -4,6 +4,7 @@
 //! reports are the ones that scripts depend on (see docs/contract.md). Numbers carry their unit in their name;
 //! what is unknown is `None` and becomes `null`, never zero.
 
+pub mod auth;
 pub mod capacity;
 pub mod change;
 pub mod client;

@@ -64,6 +64,12 @@ fn connection_error(class: &str) -> Option<ErrorText> {
             "look into the server's error log and see with `openssl s_client -connect HOST:443`; --cacert names whom to \
              trust, --cert and --key show a certificate of our own",
         ),
+        "proxy" => (
+            "the proxy made no tunnel to the server",
+            "407: the proxy wants a user and a password, or other ones; 403: it does not allow that host or port; 502, 503, \
+             504: it does not reach the server; or no proxy of HTTP listens there",
+            "look at it with `curl -v --proxy PROXY URL`, and read the proxy's log",
+        ),
         _ => return None,
     };
     Some(ErrorText { what, usually, advice })
@@ -105,6 +111,12 @@ fn answer_error(class: &str) -> Option<ErrorText> {
              no login, a wrong one or an expired one; 404: a wrong address; 429: a protection against many requests; 301 to 308: with --redirects, \
              one that could not be followed",
             "look at one with `curl -i URL`; if such a status is right here, say so with --ok",
+        ),
+        "grpc" => (
+            "the call ended with another status of gRPC than OK",
+            "UNAVAILABLE: what stands behind the server is full or away; UNIMPLEMENTED: a wrong service or method; INVALID_ARGUMENT: \
+             a message that is none of this method; DEADLINE_EXCEEDED: the time of grpc-timeout ran out",
+            "look at one with `grpcurl`, and read the application's log",
         ),
         "expect" => (
             "the answer was not the expected one",

@@ -164,6 +164,9 @@ fn transport_flags(transport: &Transport) -> String {
         flags.push_str(" --http2");
         flags.push_str(&if streams > 1 { format!(" --streams {streams}") } else { String::new() });
     }
+    if let Some(proxy) = &transport.proxy {
+        flags.push_str(&format!(" --proxy {proxy}"));
+    }
     let tls = &transport.tls;
     let files = [("cacert", &tls.ca_file), ("cert", &tls.certificate_file), ("key", &tls.key_file)];
     for (name, path) in files.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?))) {

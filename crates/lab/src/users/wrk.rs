@@ -82,7 +82,10 @@ fn refuse_unsupported(workload: &Workload) -> Result<(), &'static str> {
     };
     for (is_ours, why) in [
         (!transport.source_ips.is_empty(), "wrk has one source address"),
-        (!transport.connect_to.is_empty() || transport.unix_socket.is_some(), "wrk goes where the URL says"),
+        (
+            !transport.connect_to.is_empty() || transport.unix_socket.is_some() || transport.proxy.is_some(),
+            "wrk goes where the URL says",
+        ),
         (tls.no_resumption, "wrk decides itself which TLS sessions it resumes"),
         (tls.ca_file.is_some() || tls.certificate_file.is_some(), "wrk has no certificates"),
         (!workload.requests.iter().all(alike), "wrk asks one server, with the same headers each time"),

@@ -34,7 +34,7 @@ fn quantile(times_ns: &[u64], share: f64) -> u64 {
 }
 
 /// The histogram holds these times, and its figures are theirs: extremes and mean exactly, percentiles by their bucket.
-fn check_times(histogram: &TimeHistogram, times_ns: &[u64], what: &str) {
+pub(super) fn check_times(histogram: &TimeHistogram, times_ns: &[u64], what: &str) {
     let times_us: Vec<u64> = times_ns.iter().map(|ns| (ns + 500) / 1000).collect();
     assert_eq!(histogram.count(), times_us.len() as u64, "{what}");
     let dist = histogram.dist();
@@ -61,7 +61,7 @@ fn taking(mut time_ns: impl FnMut(ServerRequest) -> u64 + 'static) -> Server<'st
 }
 
 /// Answers in 5 ms; in the first 500 ms of every 2 s nothing is answered, and what became due is sent when they end.
-fn frozen_ns(arrived_ns: u64) -> u64 {
+pub(super) fn frozen_ns(arrived_ns: u64) -> u64 {
     let in_period_ns = (arrived_ns + 5 * MS) % (2000 * MS);
     5 * MS + (500 * MS).saturating_sub(in_period_ns)
 }

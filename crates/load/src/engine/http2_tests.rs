@@ -1,5 +1,6 @@
 //! The engine over HTTP/2, against simulated servers: what it counts and times is what it does over HTTP/1.1.
 
+use super::accuracy::{check_times, frozen_ns};
 use super::simulation::*;
 use super::visit_tests::{page, visits};
 use crate::io::http2::scripted::{Reader, Sent, data, frame, goaway, headers, number, ok, settings};
@@ -327,4 +328,91 @@ fn visitors_share_no_connection_and_each_has_one() {
     assert!((3 * 9 * 5..=3 * 9 * 7).contains(&requests), "{requests}");
     let carried: BTreeSet<u64> = log.borrow().iter().map(|(connection, _)| *connection).collect();
     assert_eq!(carried.len(), 3);
+}
+
+// A call ends with its trailers, or with a head alone; what is not OK is named.
+#[test]
+fn calls_of_grpc_end_with_their_status() {
+    let message: &[u8] = &[0, 0, 0, 0, 2, 8, 1];
+    let head = ":status: 200|content-type: application/grpc";
+    let fields = |text: &'static str| text.split('|').collect::<Vec<_>>();
+    for (first, body, trailers, status, expected) in [
+        (head, message, Some("grpc-status: 0"), "200", [5, 0, 0, 0]),
+        (head, &[0, 0, 0, 0, 0], Some("grpc-status: 0|grpc-message: fine"), "200", [5, 0, 0, 0]),
+        (head, b"", Some("grpc-status: 14|grpc-message: full"), "UNAVAILABLE", [0, 5, 0, 0]),
+        (head, message, Some("x: y"), "UNKNOWN", [0, 5, 0, 0]),
+        (head, message, Some("grpc-status: 99"), "UNKNOWN", [0, 5, 0, 0]),
+        (":status: 200|grpc-status: 12", b"", None, "UNIMPLEMENTED", [0, 5, 0, 0]),
+        (":status: 503", b"", None, "503", [0, 0, 5, 0]),
+        (":status: 502|content-length: 3", b"no!", Some("x: y"), "502", [0, 0, 5, 0]),
+        // Not one message: too short, too long, no message.
+        (head, &message[..6], Some("grpc-status: 0"), "", [0, 0, 0, 5]),
+        (head, b"", Some("grpc-status: 0"), "", [0, 0, 0, 5]),
+        (head, &[2, 0, 0, 0, 0], Some("grpc-status: 0"), "", [0, 0, 0, 5]),
+    ] {
+        let answer = move |_: u64, sent: &Sent| match sent {
+            Sent::Data { stream, ends: true, .. } => {
+                let mut parts = vec![headers(*stream, &fields(first), body.is_empty() && trailers.is_none())];
+                // In two pieces, as a server may send them.
+                let (one, two) = body.split_at(body.len() / 2);
+                parts.extend(
+                    [one, two]
+                        .map(|piece| data(*stream, piece, false))
+                        .into_iter()
+                        .filter(|_| !body.is_empty()),
+                );
+                parts.extend(trailers.map(|text| headers(*stream, &fields(text), true)));
+                vec![send(MS, parts.concat())]
+            }
+            _ => vec![],
+        };
+        let (sim, log) = machine(settings(&[]), Box::new(answer));
+        let mut load = load(1, 2, 5);
+        load.requests[0].method = "POST".into();
+        load.requests[0].headers = [("Content-Type", "application/grpc"), ("TE", "trailers")]
+            .map(|(n, v)| (n.into(), v.into()))
+            .into();
+        load.requests[0].body = message.to_vec().into();
+        let outcome = simulate_on(&load, sim);
+        let classes = [
+            outcome.counts().0,
+            errors(&outcome, |e| e.grpc),
+            errors(&outcome, |e| e.status),
+            errors(&outcome, |e| e.protocol),
+        ];
+        assert_eq!(classes, expected, "{first} {body:?} {trailers:?}");
+        let named = outcome.sum(|interval| interval.status.get(status).copied().unwrap_or(0));
+        assert_eq!(named, if status.is_empty() { 0 } else { 5 }, "{status}: {:?}", outcome.intervals);
+        let log = log.borrow();
+        let request = log.iter().find_map(|(_, sent)| match sent {
+            Sent::Request { fields, .. } => Some(fields.clone()),
+            _ => None,
+        });
+        assert!(request.unwrap().contains("te: trailers\ngrpc-timeout: 50m\n"), "{log:?}");
+    }
+}
+
+// As over HTTP/1.1 (`accuracy`): a start every 5 ms, and a server that freezes for 500 ms of every 2 s. All of it on one connection.
+#[test]
+fn a_freezing_server_shows_exactly_over_http2_too() {
+    let mut sim = Sim::new(Box::new(|visit: ServerRequest| match visit.request {
+        0 => vec![(0, ServerAction::Accept), send(0, settings(&[(3, 1000)]))],
+        _ => vec![],
+    }));
+    let mut reader = Reader::default();
+    sim.bytes_server = Some(Box::new(move |_, now_ns, bytes| {
+        let sent = reader.take(bytes);
+        let streams = sent.iter().filter_map(|sent| match sent {
+            Sent::Request { stream, .. } => Some(*stream),
+            _ => None,
+        });
+        streams.map(|stream| send(frozen_ns(now_ns), ok(stream))).collect()
+    }));
+    let mut load = load(1, 400, 2000);
+    load.arrival = Arrival::Open { rate_per_s: 200.0, poisson: false };
+    load.timeout_us = 10_000_000;
+    let outcome = simulate_on(&load, sim);
+    let truth: Vec<u64> = (0..2000).map(|n| frozen_ns(n * 5 * MS)).collect();
+    check_times(&outcome.merged(|interval| &interval.response_time), &truth, "over HTTP/2");
+    assert_eq!(connections(&outcome)[0], 1);
 }

@@ -5,6 +5,7 @@ use super::receiving::arrival_ns;
 use super::redirect::{Targets, is_redirected};
 use super::visits::FetchEnd;
 use super::{Arrivals, Engine};
+use crate::io::http2::grpc::status_name;
 use crate::io::network_io::{Handshake, NetworkIo};
 use crate::plan::Plan;
 use crate::results::failure::Failure;
@@ -165,6 +166,9 @@ fn check_response(plan: &Plan, conn: &mut Conn) -> (Option<Failure>, Option<Vec<
     // A redirect that could not be followed did not deliver what was requested. Nor did a document that is
     // elsewhere, or a 304 for a client without a copy (RFC 9110, 15.4).
     let no_document = conn.request.body_handling.needed && (300..400).contains(&status);
+    if plan.speaks_grpc && status_name(status).is_some() {
+        return (Some(Failure::Grpc), None);
+    }
     if !plan.is_ok(status) || is_redirected(conn) || no_document {
         return (Some(Failure::Status), None);
     }

@@ -143,6 +143,8 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
         let conn = &mut self.conns[slot as usize];
         conn.phase = Phase::Parked;
+        self.io.finish(slot);
+        let conn = &mut self.conns[slot as usize];
         let parked = token(slot, conn.generation);
         if std::mem::take(&mut conn.established) {
             self.recorder.connection_closed();

@@ -235,6 +235,10 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
         let conn = &mut self.conns[slot as usize];
         if !conn.established {
+            // A proxy that makes no tunnel, or a server that does not change to WebSocket, has answered.
+            if let SocketError::Proxy(Some(status)) | SocketError::Upgrade(Some(status)) = error {
+                self.recorder.record_response(status, 0);
+            }
             return self.fail(slot, Failure::from_connect(error), self.now_ns);
         }
         // The server may have answered before it closed: what there is to read decides.

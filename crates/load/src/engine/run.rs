@@ -7,6 +7,7 @@ use crate::io::clock::monotonic_ns;
 use crate::io::epoll::{EpollIo, EventLoop};
 use crate::io::http2::Http2Io;
 use crate::io::rx_timestamps::RxTimestamps;
+use crate::io::websocket::WebSocketIo;
 use crate::plan::thread_share::ThreadShare;
 use crate::plan::{Plan, Prepared};
 use crate::results::merge::Merger;
@@ -263,7 +264,19 @@ fn run_thread(
     };
     let slots = plan.slots(share);
     let io = EpollIo::new(event_loop, plan.tls.as_ref(), &plan.transport, slots);
+    let has_websockets = plan.origins.iter().any(|origin| origin.websocket.is_some());
     match plan.http2_limits(share) {
+        None if has_websockets => {
+            let seed = plan.seed ^ u64::from(share.thread);
+            let io = WebSocketIo::new(io, seed, slots);
+            let mut engine = Engine::new(plan, control, share, io, exchange);
+            if let Some(at_ns) = barrier_slot.wait_for_start() {
+                engine.io_mut().inner_mut().set_start(at_ns);
+                sleep_then_spin_until(at_ns);
+                control.note_start(monotonic_ns());
+                engine.run();
+            }
+        }
         None => {
             let mut engine = Engine::new(plan, control, share, io, exchange);
             if let Some(at_ns) = barrier_slot.wait_for_start() {

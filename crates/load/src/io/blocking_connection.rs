@@ -1,13 +1,14 @@
 //! A blocking connection with a timeout, as the probe uses it: TCP or a unix socket, with or without TLS.
 
+use crate::io::tunnel::{Tunnel, TunnelError};
 use rustix::fd::OwnedFd;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(crate) enum BlockingConnection {
     Tcp(TcpStream),
@@ -35,6 +36,29 @@ impl BlockingConnection {
             Self::Tls(stream) => stream.conn.alpn_protocol(),
             _ => None,
         }
+    }
+
+    /// The connection once a proxy has made the tunnel that is asked for with these bytes, by then. What the proxy says
+    /// instead is a [`TunnelError`] wrapped in the returned error.
+    pub(crate) fn with_tunnel(mut self, request: Option<&Arc<[u8]>>, until: Instant) -> io::Result<Self> {
+        let Some(request) = request else { return Ok(self) };
+        let mut tunnel = Tunnel::new(request.clone());
+        self.write_all(request)?;
+        let mut stands = false;
+        while !stands {
+            let left = until.saturating_duration_since(Instant::now());
+            self.set_timeouts(Some(left).filter(|left| !left.is_zero()).ok_or(ErrorKind::TimedOut)?)?;
+            // What follows the head is the server's: it is read byte by byte.
+            let mut byte = [0];
+            let received = match self.read(&mut byte) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => Err(TunnelError(None)),
+                Ok(0) => Err(TunnelError(None)),
+                read => read.map(|_| tunnel.receive(&byte))?,
+            };
+            stands = received.map_err(io::Error::other)?.1;
+        }
+        Ok(self)
     }
 
     /// The connection after the TLS handshake, if the server uses TLS. An error of rustls is wrapped in the returned

@@ -13,3 +13,5 @@ pub(crate) mod rx_timestamps;
 pub(crate) mod sockets;
 pub(crate) mod tcp_info;
 pub(crate) mod tls;
+pub(crate) mod tunnel;
+pub(crate) mod websocket;

@@ -29,6 +29,10 @@ pub(crate) enum SocketError {
     Truncated,
     /// The peer broke the rules of HTTP/2.
     Protocol,
+    /// The proxy made no tunnel: its status, `None` where it closed or did not answer in HTTP/1.
+    Proxy(Option<u16>),
+    /// The server did not change to WebSocket: its status, `None` for what is no such answer.
+    Upgrade(Option<u16>),
     /// The peer has not processed the request and never will: it may be sent again (RFC 9113, section 8.7).
     Refused,
 }
@@ -115,6 +119,8 @@ pub(crate) trait NetworkIo {
     fn has_ended(&mut self, _slot: u32) -> bool {
         false
     }
+    /// No further request comes on a connection, which stays open until the peer closes it or `close` is called.
+    fn finish(&mut self, _slot: u32) {}
     /// Closes the socket.
     fn close(&mut self, slot: u32);
     /// Sleeps until something happens, or until the time given (at once if it is past). Precise waits end within

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use url::{Host, Url};
-use webdyno_model::transport::{AddressFamily, ConnectTo, Transport};
+use webdyno_model::transport::{AddressFamily, ConnectTo, Proxy, Transport};
 use webdyno_model::{Result, UserError};
 
 /// The longest path of a unix socket; unix(7): 108 bytes with the zero at its end.
@@ -27,6 +27,12 @@ pub(crate) struct Origin {
     pub(crate) server_name: Option<ServerName<'static>>,
     /// Where connections go.
     pub(crate) endpoint: Endpoint,
+    /// Whether that is a proxy.
+    pub(crate) is_proxied: bool,
+    /// The request that has it make a tunnel to the server, before anything else is sent.
+    pub(crate) tunnel: Option<Arc<[u8]>>,
+    /// The request for the upgrade to WebSocket, up to its key.
+    pub(crate) websocket: Option<Arc<[u8]>>,
 }
 
 /// The endpoint of a server.
@@ -73,12 +79,20 @@ impl Origin {
     /// Its name, and where it is if that says more.
     pub(crate) fn display_name(&self) -> String {
         let endpoint = self.endpoint.to_string();
+        if self.is_proxied {
+            return format!("{} through the proxy {endpoint}", self.authority);
+        }
         if endpoint == self.authority { endpoint } else { format!("{} at {endpoint}", self.authority) }
     }
 
     /// Its URL without a path.
     pub(crate) fn url(&self) -> String {
-        let scheme = if self.server_name.is_some() { "https" } else { "http" };
+        let scheme = match (self.server_name.is_some(), self.websocket.is_some()) {
+            (false, false) => "http",
+            (true, false) => "https",
+            (false, true) => "ws",
+            (true, true) => "wss",
+        };
         format!("{scheme}://{}", self.authority)
     }
 }
@@ -108,6 +122,13 @@ impl<'a> Origins<'a> {
         if let Some(path) = &transport.unix_socket {
             check_unix(path, transport)?;
         }
+        if transport.proxy.is_some() && (transport.unix_socket.is_some() || !transport.connect_to.is_empty())
+        {
+            return Err(UserError::usage(
+                "all connections go to the proxy, and --connect-to or --unix-socket sends them elsewhere",
+            )
+            .hint("leave --proxy out, or the other one"));
+        }
         transport.source_ips.iter().try_for_each(|source| check_source(*source))?;
         Ok(Self { transport, found: vec![] })
     }
@@ -120,7 +141,17 @@ impl<'a> Origins<'a> {
     /// The number of the server that a URL names. An error when its name does not resolve, or not to an address that
     /// can be reached from the sources given.
     pub(crate) fn index_of(&mut self, url: &Url) -> Result<usize> {
+        self.index_of_upgraded(url, None)
+    }
+
+    /// The same of one whose connections change to WebSocket with this request first.
+    pub(crate) fn index_of_upgraded(&mut self, url: &Url, upgrade: Option<Vec<u8>>) -> Result<usize> {
         if let Some(known) = position(url, &self.found) {
+            let before = self.found[known].websocket.as_deref();
+            if before.is_some() && before != upgrade.as_deref() {
+                return Err(UserError::usage(format!("messages to {url} have different headers"))
+                    .hint("headers belong to the upgrade of the connection, which all messages share"));
+            }
             return Ok(known);
         }
         let authority = authority(url);
@@ -129,7 +160,19 @@ impl<'a> Origins<'a> {
             Some(path) => Endpoint::Unix(path.clone()),
             None => Endpoint::Tcp(self.resolve(url)?),
         };
-        self.found.push(Origin { authority, server_name, endpoint });
+        let proxy = self.transport.proxy.as_ref();
+        let tunnel = proxy
+            .filter(|_| server_name.is_some() || upgrade.is_some() || self.transport.http2_streams.is_some())
+            .map(|proxy| connect_request(url, proxy));
+        let websocket = upgrade.map(Arc::from);
+        self.found.push(Origin {
+            authority,
+            server_name,
+            endpoint,
+            is_proxied: proxy.is_some(),
+            tunnel,
+            websocket,
+        });
         Ok(self.found.len() - 1)
     }
 
@@ -139,7 +182,10 @@ impl<'a> Origins<'a> {
     }
 
     fn resolve(&self, url: &Url) -> Result<TcpEndpoint> {
-        let (host, port) = connect_target(url, &self.transport.connect_to);
+        let (host, port) = match &self.transport.proxy {
+            Some(proxy) => (proxy.host.clone(), proxy.port),
+            None => connect_target(url, &self.transport.connect_to),
+        };
         let cannot = |cause: String| {
             UserError::cannot_run(format!("cannot resolve {host}: {cause}"))
                 .hint(format!("check the name: getent hosts {host}"))
@@ -203,14 +249,45 @@ fn connect_target(url: &Url, rules: &[ConnectTo]) -> (String, u16) {
     }
 }
 
+/// The request for a tunnel to the server of a URL.
+fn connect_request(url: &Url, proxy: &Proxy) -> Arc<[u8]> {
+    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
+    let target = format!("{host}:{port}");
+    let lines = proxy_lines(proxy);
+    format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{lines}\r\n").into_bytes().into()
+}
+
+/// The header lines for a proxy.
+pub(crate) fn proxy_lines(proxy: &Proxy) -> String {
+    let auth = proxy.auth.as_ref();
+    auth.map(|auth| format!("Proxy-Authorization: {}\r\n", auth.header_value())).unwrap_or_default()
+}
+
 /// Which of these servers a URL names.
 pub(crate) fn position(url: &Url, origins: &[Origin]) -> Option<usize> {
     let (authority, secure) = (authority(url), is_secure(url));
-    origins.iter().position(|origin| origin.authority == authority && origin.server_name.is_some() == secure)
+    origins.iter().position(|origin| {
+        let upgrade = origin.websocket.as_deref();
+        let same_kind = match is_websocket(url) {
+            true => upgrade.is_some_and(|request| request.starts_with(upgrade_line(url).as_bytes())),
+            false => upgrade.is_none(),
+        };
+        origin.authority == authority && origin.server_name.is_some() == secure && same_kind
+    })
 }
 
 fn is_secure(url: &Url) -> bool {
-    url.scheme() == "https"
+    matches!(url.scheme(), "https" | "wss")
+}
+
+/// Whether messages of WebSocket are sent there.
+pub(crate) fn is_websocket(url: &Url) -> bool {
+    matches!(url.scheme(), "ws" | "wss")
+}
+
+/// The first line of the request for the upgrade.
+pub(crate) fn upgrade_line(url: &Url) -> String {
+    format!("GET {} HTTP/1.1\r\n", &url[url::Position::BeforePath..url::Position::AfterQuery])
 }
 
 /// Host and port as a URL has them.

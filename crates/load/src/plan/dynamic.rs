@@ -5,7 +5,8 @@
 //! in base64) and RFC 6750.
 
 use super::{USER_AGENT, authority};
-use crate::plan::request_template::{Source, parse_url};
+use crate::io::origin::is_websocket;
+use crate::plan::request_template::{RequestForm, Source, parse_url};
 use crate::plan::script::text::{Text, TextContext};
 use crate::plan::script::variables::{Names, VariableId, Variables};
 use base64::Engine as _;
@@ -34,7 +35,7 @@ pub(crate) struct Dynamic {
     adds_accept: bool,
     adds_content_length: bool,
     closes: bool,
-    keepalive: bool,
+    form: RequestForm,
 }
 
 #[derive(Debug)]
@@ -52,7 +53,7 @@ enum AuthText {
 
 impl Dynamic {
     /// Reads a request. A usage error names it.
-    pub(super) fn parse(spec: &RequestSpec, names: &Names, keepalive: bool) -> Result<Self> {
+    pub(super) fn parse(spec: &RequestSpec, names: &Names, form: RequestForm) -> Result<Self> {
         let with_name = |error: UserError| UserError {
             message: format!("request `{}`: {}", spec.name, error.message),
             ..error
@@ -86,8 +87,8 @@ impl Dynamic {
             adds_user_agent: !is_set("User-Agent"),
             adds_accept: !is_set("Accept"),
             adds_content_length: has_content_length,
-            closes: !keepalive && !is_set("Connection"),
-            keepalive,
+            closes: !form.keepalive && !is_set("Connection"),
+            form,
         })
     }
 
@@ -135,7 +136,8 @@ impl Dynamic {
         };
         url.set_fragment(None);
         let plain = url.username().is_empty() && url.password().is_none();
-        (plain && matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
+        let is_spoken = matches!(url.scheme(), "http" | "https") || is_websocket(&url) && !self.is_link();
+        (plain && is_spoken && url.has_host()).then_some(url)
     }
 
     /// Writes the request, with further header lines; returns the body that is to follow. `None` when a variable has no
@@ -148,7 +150,7 @@ impl Dynamic {
         into: &mut Vec<u8>,
     ) -> Option<Body> {
         // Writing to memory does not fail.
-        let _ = write!(into, "{} {}", self.method, url.path());
+        let _ = write!(into, "{} {}{}", self.method, self.form.before_path(url), url.path());
         if let Some(query) = url.query() {
             let _ = write!(into, "?{query}");
         }
@@ -162,6 +164,7 @@ impl Dynamic {
         if self.adds_accept {
             into.extend_from_slice(b"Accept: */*\r\n");
         }
+        into.extend_from_slice(self.form.proxy_lines(url).unwrap_or_default().as_bytes());
         if self.closes {
             into.extend_from_slice(b"Connection: close\r\n");
         }
@@ -231,7 +234,7 @@ impl Dynamic {
             BodyText::Text(text) => filled(text)?.into(),
             BodyText::Fixed(body) => body.clone(),
         };
-        Some(Source::from_parts(self.method.clone(), url, headers, body, self.keepalive))
+        Some(Source::from_parts(self.method.clone(), url, headers, body, self.form.clone()))
     }
 }
 

@@ -12,8 +12,9 @@ pub(crate) mod thread_share;
 mod warnings;
 
 pub(crate) use crate::plan::request_template::{
-    LOCATION_BYTES_MAX, Redirect, Template, check_fields, is_redirect, parse_url,
+    LOCATION_BYTES_MAX, Redirect, RequestForm, Template, check_fields, is_redirect, parse_url,
 };
+use crate::plan::session_templates::is_grpc;
 pub(crate) use crate::plan::session_templates::{Script, StepPlan};
 pub(crate) use choice::Choice;
 pub(crate) use dynamic::Dynamic;
@@ -32,7 +33,8 @@ use webdyno_model::transport::{TlsOptions, Transport};
 use webdyno_model::worker::LoadShare;
 use webdyno_model::workload::stage;
 use webdyno_model::workload::stage::Stage;
-use webdyno_model::workload::{Arrival, Clock, Expectation, Workload};
+use webdyno_model::workload::visit::StepSpec;
+use webdyno_model::workload::{Arrival, Clock, Expectation, RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 
 /// Most request names that are reported one by one; the rest share the last place.
@@ -223,6 +225,8 @@ pub(crate) struct Plan {
     pub(crate) from_ns: u64,
     pub(crate) timeout_ns: u64,
     pub(crate) keepalive: bool,
+    /// Whether requests are calls of gRPC.
+    pub(crate) speaks_grpc: bool,
     /// Most redirects that a request follows.
     pub(crate) redirects_max: u32,
     /// What is expected of responses besides their status.
@@ -302,9 +306,9 @@ pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Pr
         let request = crate::plan::request_template::Source::from_spec(
             &crate::plan::session_templates::fixed_part(spec),
             url,
-            workload.keepalive,
+            RequestForm::of(workload),
         )?;
-        let origin = origins.index_of(request.url())?;
+        let origin = origins.index_of_upgraded(request.url(), request.upgrade())?;
         templates.push(Template::new(request, origin, name_index(&spec.name, &mut names)));
     }
     let choice = Choice::from_workload(workload, &templates)?;
@@ -336,6 +340,7 @@ pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Pr
         share: share.unwrap_or_else(|| LoadShare::whole(thread_count(workload, script.as_ref()))),
         timeout_ns: workload.timeout_us.saturating_mul(1000),
         keepalive: workload.keepalive,
+        speaks_grpc: requests.iter().any(is_grpc),
         redirects_max: workload.redirects_max,
         checks,
         script,
@@ -438,6 +443,10 @@ fn check(workload: &Workload) -> Result<()> {
         );
     }
     crate::plan::session_templates::check(workload)?;
+    for spec in &workload.requests {
+        check_websocket(workload, spec)?;
+        check_grpc(workload, spec)?;
+    }
     check_expectations(workload)?;
     if let Arrival::Open { rate_per_s, .. } = workload.arrival
         && !(rate_per_s > 0.0 && rate_per_s <= RATE_PER_S_MAX)
@@ -446,6 +455,46 @@ fn check(workload: &Workload) -> Result<()> {
         return refuse(&message, "give a rate above 0 and up to 10 million with -r");
     }
     Ok(())
+}
+
+/// Refuses what messages of WebSocket cannot be.
+fn check_websocket(workload: &Workload, spec: &RequestSpec) -> Result<()> {
+    let refuse = |message: String, hint: &str| Err(UserError::usage(message).hint(hint));
+    if !(spec.url.starts_with("ws://") || spec.url.starts_with("wss://")) {
+        return Ok(());
+    }
+    let name = &spec.name;
+    if workload.transport.http2_streams.is_some() {
+        let message =
+            format!("`{name}` is a message of WebSocket, which is not spoken over HTTP/2 in this version");
+        return refuse(message, "leave --http2 out, or the message");
+    }
+    let varies = |text: &str| text.contains("${");
+    if spec.has_variables && (varies(&spec.url) || spec.headers.iter().any(|(_, value)| varies(value))) {
+        let message = format!("the URL or a header of the message `{name}` has a variable");
+        return refuse(
+            message,
+            "all connections are upgraded by the same request: variables may stand in the message",
+        );
+    }
+    let is_page = |step: &StepSpec| step.page.is_some() && workload.requests[step.request].name == *name;
+    let sessions = workload.visits.iter().flat_map(|visits| &visits.sessions);
+    if sessions.flat_map(|session| &session.steps).any(is_page) {
+        return refuse(format!("`{name}` is a message of WebSocket, and no page"), "write it as a request");
+    }
+    Ok(())
+}
+
+/// Refuses a call of gRPC over HTTP/1.1.
+fn check_grpc(workload: &Workload, spec: &RequestSpec) -> Result<()> {
+    match is_grpc(spec) && workload.transport.http2_streams.is_none() {
+        true => Err(UserError::usage(format!(
+            "`{}` is a call of gRPC, which is spoken over HTTP/2 alone",
+            spec.name
+        ))
+        .hint("give --http2, or write http2 = true into the workload file")),
+        false => Ok(()),
+    }
 }
 
 /// Refuses what no response can meet.

@@ -4,10 +4,12 @@
 //! 9110, section 15.4.
 
 use super::{USER_AGENT, authority};
+use crate::io::origin::{is_websocket, proxy_lines, upgrade_line};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use url::Url;
 use webdyno_model::workload::body::Body;
-use webdyno_model::workload::{RequestSpec, is_secret_name};
+use webdyno_model::workload::{RequestSpec, Workload, is_secret_name};
 use webdyno_model::{Result, UserError};
 
 /// Bodies up to this length follow the head, so that one send takes both. Larger ones are shared by all requests
@@ -93,7 +95,8 @@ impl Template {
                 .hint("leave the header out: the right one is sent with every body"));
         }
         let after = format!(" HTTP/1.1\r\n{}{}", source.default_headers(), source.user_headers());
-        Ok((format!("{} ", source.method).into_bytes(), after.into_bytes(), source.sends_content_length()))
+        let before = format!("{} {}", source.method, source.form.before_path(&source.url));
+        Ok((before.into_bytes(), after.into_bytes(), source.sends_content_length()))
     }
 
     /// The request of this kind with this target and this body.
@@ -102,7 +105,7 @@ impl Template {
         let target = std::str::from_utf8(target).ok()?;
         let url = Url::parse(&format!("{}{target}", source.url.origin().ascii_serialization())).ok()?;
         let (method, headers) = (source.method.clone(), source.headers.clone());
-        let source = Source { method, url, headers, body, keepalive: source.keepalive };
+        let source = Source { method, url, headers, body, form: source.form.clone() };
         Some(Self::new(source, self.origin, self.name))
     }
 
@@ -138,7 +141,7 @@ impl Template {
                 && !is_content_header(name)
         };
         let headers = self.source.headers.iter().filter(|(name, _)| is_propagated(name)).cloned().collect();
-        Source::from_parts("GET".into(), url, headers, Body::default(), self.source.keepalive)
+        Source::from_parts("GET".into(), url, headers, Body::default(), self.source.form.clone())
     }
 
     /// Whether sending it changes nothing on the server: RFC 9110, 9.2.1.
@@ -157,7 +160,8 @@ impl Template {
             return None;
         }
         let source = &self.source;
-        let url = source.url.join(std::str::from_utf8(location).ok()?).ok()?;
+        let url =
+            source.url.join(std::str::from_utf8(location).ok()?).ok().filter(|url| !is_websocket(url))?;
         check_url(&url, url.as_str()).ok()?;
         // With a `Host` header of another host the request counts as one to that host.
         let named = source.user_header("Host").any(|host| host.eq_ignore_ascii_case(&authority(&url)));
@@ -177,7 +181,7 @@ impl Template {
             url,
             headers,
             body: if becomes_get { Body::default() } else { source.body.clone() },
-            keepalive: source.keepalive,
+            form: source.form.clone(),
         };
         Some(Redirect { source, same_origin })
     }
@@ -210,12 +214,41 @@ pub(crate) struct Source {
     url: Url,
     headers: Vec<(String, String)>,
     body: Body,
-    keepalive: bool,
+    form: RequestForm,
+}
+
+/// What all requests of a load have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestForm {
+    /// Connections are used again.
+    pub(crate) keepalive: bool,
+    /// They are written for a proxy, with these header lines: `http://` by the whole URL (RFC 9112, section 3.2.2). What is
+    /// sent through a tunnel is written as for its server.
+    pub(crate) proxy: Option<Arc<str>>,
+}
+
+impl RequestForm {
+    /// That of a workload.
+    pub(super) fn of(workload: &Workload) -> Self {
+        let transport = &workload.transport;
+        let proxy = transport.proxy.as_ref().filter(|_| transport.http2_streams.is_none());
+        Self { keepalive: workload.keepalive, proxy: proxy.map(|proxy| proxy_lines(proxy).into()) }
+    }
+
+    /// The header lines for the proxy that reads a request for this URL; `None` where the server reads it.
+    pub(super) fn proxy_lines(&self, url: &Url) -> Option<&str> {
+        self.proxy.as_deref().filter(|_| url.scheme() == "http")
+    }
+
+    /// What stands before the path of a request for this URL.
+    pub(super) fn before_path(&self, url: &Url) -> String {
+        self.proxy_lines(url).map(|_| format!("http://{}", authority(url))).unwrap_or_default()
+    }
 }
 
 impl Source {
     /// The request of a workload. An error when it cannot be sent.
-    pub(crate) fn from_spec(spec: &RequestSpec, url: Url, keepalive: bool) -> Result<Self> {
+    pub(crate) fn from_spec(spec: &RequestSpec, url: Url, form: RequestForm) -> Result<Self> {
         check_fields(spec)?;
         let mut headers = spec.headers.clone();
         let given = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
@@ -227,7 +260,7 @@ impl Source {
             }
             headers.push(("Authorization".to_owned(), value));
         }
-        Ok(Self::from_parts(spec.method.clone(), url, headers, spec.body.clone(), keepalive))
+        Ok(Self::from_parts(spec.method.clone(), url, headers, spec.body.clone(), form))
     }
 
     pub(super) fn from_parts(
@@ -235,9 +268,9 @@ impl Source {
         url: Url,
         headers: Vec<(String, String)>,
         body: Body,
-        keepalive: bool,
+        form: RequestForm,
     ) -> Self {
-        Self { method, url, headers, body, keepalive }
+        Self { method, url, headers, body, form }
     }
 
     /// A number for the header fields that go along with the parts of a page, and for its server.
@@ -251,6 +284,18 @@ impl Source {
     /// Where it goes.
     pub(crate) fn url(&self) -> &Url {
         &self.url
+    }
+
+    /// The request for the upgrade of a connection to WebSocket, up to its key (RFC 6455, section 4.1); `None` for what is
+    /// sent as HTTP.
+    pub(super) fn upgrade(&self) -> Option<Vec<u8>> {
+        let lines = format!(
+            "{}{}{}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ",
+            upgrade_line(&self.url),
+            self.default_headers(),
+            self.user_headers()
+        );
+        is_websocket(&self.url).then(|| lines.into_bytes())
     }
 
     /// The values of a header that the user sets.
@@ -269,8 +314,9 @@ impl Source {
     fn head(&self) -> Vec<u8> {
         let url = &self.url;
         let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let before = self.form.before_path(url);
         let mut text =
-            format!("{} {}{query} HTTP/1.1\r\n{}", self.method, url.path(), self.default_headers());
+            format!("{} {before}{}{query} HTTP/1.1\r\n{}", self.method, url.path(), self.default_headers());
         let has_body = !self.body.is_empty() || self.sends_content_length();
         if has_body && self.user_header("Content-Length").next().is_none() {
             text.push_str(&format!("Content-Length: {}\r\n", self.body.length_bytes()));
@@ -295,7 +341,8 @@ impl Source {
                 text.push_str(&format!("{name}: {value}\r\n"));
             }
         }
-        if !self.keepalive && !is_set("Connection") {
+        text.push_str(self.form.proxy_lines(&self.url).unwrap_or_default());
+        if !self.form.keepalive && !is_set("Connection") && !is_websocket(&self.url) {
             text.push_str("Connection: close\r\n");
         }
         text
@@ -343,7 +390,7 @@ fn looks_like_host(text: &str) -> bool {
 /// Refuses what cannot be loaded. `text` is what the user wrote.
 fn check_url(url: &Url, text: &str) -> Result<()> {
     match url.scheme() {
-        "http" | "https" => {}
+        "http" | "https" | "ws" | "wss" => {}
         other => {
             let error = UserError::usage(format!(
                 "`{text}` has the scheme {other}, only http and https can be loaded"
@@ -367,6 +414,13 @@ fn check_url(url: &Url, text: &str) -> Result<()> {
     }
 }
 
+/// Header fields of the upgrade that are ours, and of extensions, which are not spoken.
+fn is_of_upgrade(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let is_ours = matches!(lower.as_str(), "upgrade" | "connection" | "content-length");
+    is_ours || lower.starts_with("sec-websocket-") && lower != "sec-websocket-protocol"
+}
+
 /// A line end inside of a method or a header would make two requests of one, and so would a wrong length.
 pub(crate) fn check_fields(spec: &RequestSpec) -> Result<()> {
     let is_token = |text: &str| {
@@ -378,7 +432,18 @@ pub(crate) fn check_fields(spec: &RequestSpec) -> Result<()> {
             .hint("write one such as GET, HEAD, POST, PUT or DELETE with -m"));
     }
     let length_bytes = spec.body.length_bytes();
+    let is_websocket = spec.url.starts_with("ws://") || spec.url.starts_with("wss://");
+    if is_websocket && !matches!(spec.method.as_str(), "TEXT" | "BINARY") {
+        return Err(UserError::usage(format!("`{}` is no kind of message of WebSocket", spec.method))
+            .hint("a message is sent as TEXT or BINARY"));
+    }
     for (name, value) in &spec.headers {
+        if is_websocket && is_of_upgrade(name) {
+            return Err(UserError::usage(format!(
+                "`{name}` is a header that the upgrade to WebSocket has itself"
+            ))
+            .hint("leave it out"));
+        }
         let bad_value = value.bytes().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
         if !is_token(name) || bad_value {
             return Err(UserError::usage(format!("`{name}` is not a header line that can be sent"))

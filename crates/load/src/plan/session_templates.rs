@@ -2,7 +2,7 @@
 
 use super::dynamic::{Dynamic, fixed_url};
 use super::{OTHER_NAMES, Plan, Template, name_index};
-use crate::plan::request_template::parse_url;
+use crate::plan::request_template::{RequestForm, parse_url};
 use crate::plan::script::capture::Captures;
 use crate::plan::script::rows::TableRows;
 use crate::plan::script::variables::{Names, VariableId, Variables};
@@ -18,6 +18,9 @@ use webdyno_model::{Result, UserError};
 
 /// The codings that browsers accept, so that servers compress as they do for browsers.
 const ACCEPT_ENCODING: (&str, &str) = ("Accept-Encoding", "gzip, deflate, br");
+
+/// The value of `grpc-timeout` has at most eight digits.
+const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
 
 /// The visits of a workload.
 #[derive(Debug)]
@@ -132,7 +135,7 @@ impl Script {
         // before the one that captures.
         let captures: Vec<Vec<Result<Captures>>> = visits.sessions.iter().map(captures).collect();
         let dynamic = requests.iter().map(|spec| {
-            let read = || Dynamic::parse(spec, &names, workload.keepalive);
+            let read = || Dynamic::parse(spec, &names, RequestForm::of(workload));
             spec.has_variables.then(read).transpose()
         });
         let mut script = Self {
@@ -312,6 +315,7 @@ impl Plan {
         Labels {
             requests: self.names.clone(),
             pages: pages.map(|script| script.pages.clone()),
+            speaks_grpc: self.speaks_grpc,
             captures: self.script.as_ref().map(|script| script.captures.clone()).unwrap_or_default(),
         }
     }
@@ -365,6 +369,12 @@ pub(super) fn add_other_name(names: &mut Vec<String>) {
 /// The requests as they are to be sent: pages and their parts as a browser requests them.
 pub(super) fn with_browser_headers(workload: &Workload) -> Vec<RequestSpec> {
     let mut requests = workload.requests.clone();
+    for headers in requests.iter_mut().filter(|spec| is_grpc(spec)).map(|spec| &mut spec.headers) {
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("grpc-timeout")) {
+            let timeout_ms = (workload.timeout_us / 1000).clamp(1, GRPC_TIMEOUT_MAX);
+            headers.push(("grpc-timeout".into(), format!("{timeout_ms}m")));
+        }
+    }
     let Some(visits) = &workload.visits else { return requests };
     let steps = visits.sessions.iter().flat_map(|session| &session.steps);
     for (step, page) in steps.filter_map(|step| Some((step, step.page.as_ref()?))) {
@@ -380,6 +390,14 @@ pub(super) fn with_browser_headers(workload: &Workload) -> Vec<RequestSpec> {
         }
     }
     requests
+}
+
+/// Whether a request is a call of gRPC.
+pub(super) fn is_grpc(spec: &RequestSpec) -> bool {
+    let is_type = |(name, value): &(String, String)| {
+        name.eq_ignore_ascii_case("content-type") && value.starts_with("application/grpc")
+    };
+    spec.headers.iter().any(is_type)
 }
 
 /// Refuses visits that cannot be meant.

@@ -86,7 +86,8 @@ fn numbers_that_make_no_load_are_usage_errors() {
 
 fn check_bytes(spec: &RequestSpec, keepalive: bool, expected: &str) {
     let url = request_template::parse_url(&spec.url).unwrap();
-    let source = request_template::Source::from_spec(spec, url, keepalive).unwrap();
+    let source =
+        request_template::Source::from_spec(spec, url, RequestForm { keepalive, proxy: None }).unwrap();
     let bytes = Template::new(source, 0, 0).unsent(0).to_vec();
     let agent = concat!("webdyno/", env!("CARGO_PKG_VERSION"));
     let text = String::from_utf8(bytes).unwrap().replace(agent, "AGENT");

@@ -11,6 +11,7 @@ use webdyno_model::interval::ErrorCounts;
 pub(crate) enum Failure {
     Dns,
     Tls,
+    Proxy,
     ConnectRefused,
     ConnectTimeout,
     Unreachable,
@@ -21,6 +22,7 @@ pub(crate) enum Failure {
     Timeout,
     Protocol,
     Status,
+    Grpc,
     Expect,
 }
 
@@ -30,6 +32,9 @@ impl Failure {
         let errno = match error {
             SocketError::Dns => return Self::Dns,
             SocketError::Tls => return Self::Tls,
+            SocketError::Proxy(_) => return Self::Proxy,
+            SocketError::Upgrade(Some(_)) => return Self::Status,
+            SocketError::Upgrade(None) => return Self::Protocol,
             SocketError::Truncated | SocketError::Refused => return Self::ClosedEarly,
             SocketError::Protocol => return Self::Protocol,
             SocketError::Os(errno) => errno,
@@ -52,8 +57,10 @@ impl Failure {
         match error {
             SocketError::Dns => Self::Dns,
             SocketError::Tls => Self::Tls,
+            SocketError::Proxy(_) => Self::Proxy,
+            SocketError::Upgrade(Some(_)) => Self::Status,
             SocketError::Truncated => Self::ClosedEarly,
-            SocketError::Protocol => Self::Protocol,
+            SocketError::Protocol | SocketError::Upgrade(None) => Self::Protocol,
             SocketError::Refused => Self::Reset,
             SocketError::Os(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
                 Self::Unreachable
@@ -73,6 +80,7 @@ impl Failure {
             self,
             Self::Dns
                 | Self::Tls
+                | Self::Proxy
                 | Self::ConnectRefused
                 | Self::Unreachable
                 | Self::LocalPortsExhausted
@@ -92,6 +100,7 @@ impl Failure {
         let counter = match self {
             Self::Dns => &mut errors.dns,
             Self::Tls => &mut errors.tls,
+            Self::Proxy => &mut errors.proxy,
             Self::ConnectRefused => &mut errors.connect_refused,
             Self::ConnectTimeout => &mut errors.connect_timeout,
             Self::Unreachable => &mut errors.unreachable,
@@ -102,6 +111,7 @@ impl Failure {
             Self::Timeout => &mut errors.timeout,
             Self::Protocol => &mut errors.protocol,
             Self::Status => &mut errors.status,
+            Self::Grpc => &mut errors.grpc,
             Self::Expect => &mut errors.expect,
         };
         *counter += 1;
@@ -137,6 +147,7 @@ mod tests {
         let all = [
             Dns,
             Tls,
+            Proxy,
             ConnectRefused,
             ConnectTimeout,
             Unreachable,
@@ -147,6 +158,7 @@ mod tests {
             Timeout,
             Protocol,
             Status,
+            Grpc,
             Expect,
         ];
         let mut errors = ErrorCounts::default();

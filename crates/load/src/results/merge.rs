@@ -1,5 +1,6 @@
 //! Merges the threads' reports into the intervals of the load, and into its end.
 
+use crate::io::http2::grpc::status_name;
 use crate::results::recorder::{INTERVAL_NS, Labels, Report, ThreadEnd};
 use std::collections::VecDeque;
 use webdyno_model::histogram::TimeHistogram;
@@ -129,6 +130,11 @@ impl Merger {
         }
     }
 
+    fn status_text(&self, status: u16) -> String {
+        let name = status_name(status).filter(|_| self.labels.speaks_grpc);
+        name.map_or_else(|| status.to_string(), str::to_owned)
+    }
+
     fn interval(&self, thread_cpu_us: Vec<u64>) -> Interval {
         let sum = &self.sum;
         let status = sum.status.iter().enumerate().filter(|&(_, &count)| count > 0);
@@ -145,7 +151,7 @@ impl Merger {
             bytes_received: sum.bytes_received,
             body_bytes: sum.body_bytes,
             bytes_sent: sum.bytes_sent,
-            status: status.map(|(status, &count)| (status.to_string(), count)).collect(),
+            status: status.map(|(status, &count)| (self.status_text(status as u16), count)).collect(),
             errors: sum.errors,
             connections: sum.connections,
             response_time: sum.response_time.encode(),

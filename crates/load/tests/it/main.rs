@@ -16,6 +16,7 @@ mod keepalive;
 mod killed;
 mod network;
 mod probing;
+mod proxy;
 mod redirects;
 #[path = "../../examples/reference/server.rs"]
 mod reference;
@@ -27,3 +28,4 @@ mod stopping;
 mod tls;
 mod transport;
 mod truth;
+mod websocket;

@@ -4,8 +4,7 @@ use crate::error::{Result, UserError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What stands in the log instead of a secret.
-pub const REDACTED: &str = "[redacted]";
+pub use crate::auth::REDACTED;
 
 /// The body of a request. Written down it is its length alone: it may carry secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ mod pages;
 pub mod stage;
 pub mod visit;
 
+use crate::auth::percent_decoded;
 use crate::error::{Result, UserError};
 use crate::transport::Transport;
 use crate::workload::body::{Body, REDACTED};
@@ -301,6 +302,9 @@ impl Workload {
                 *auth = auth.redacted();
             }
         }
+        if let Some(auth) = copy.transport.proxy.as_mut().and_then(|proxy| proxy.auth.as_mut()) {
+            *auth = auth.redacted();
+        }
         if let Some(visits) = &mut copy.visits {
             for (name, value) in &mut visits.variables {
                 if is_secret_name(name) {
@@ -391,27 +395,6 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// `user%5Bpwd%5D` is `user[pwd]` to the server (RFC 3986, section 2.1). What is not valid stays as it is.
-fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut index = 0;
-    while let Some(&byte) = bytes.get(index) {
-        let digits = text.get(index + 1..index + 3).filter(|_| byte == b'%');
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(value) => {
-                decoded.push(value);
-                index += 3;
-            }
-            None => {
-                decoded.push(byte);
-                index += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&decoded).into_owned()
-}
-
 /// A URL or path with the values of secret query parameters replaced, and without its fragment, which no server gets.
 /// Credentials before the host are refused before anything is recorded.
 pub fn redact_query(url: &str) -> String {
@@ -491,8 +474,9 @@ mod tests {
         let rows = std::sync::Arc::new(vec![vec!["s3cret".to_owned()]]);
         let table = Table { columns: vec!["password".into()], rows, row_count: 1, ..Table::default() };
         let visits = Visits { variables: variables.into(), tables: vec![table], ..Visits::default() };
-        let workload =
+        let mut workload =
             Workload { requests: vec![request], visits: Some(Box::new(visits)), ..Workload::default() };
+        workload.transport.proxy = Some(crate::transport::Proxy::parse("http://me:s3cret@h:1").unwrap());
         let written = serde_json::to_string(&workload.redacted()).unwrap();
         assert!(!written.contains("s3cret"), "{written}");
         assert!(written.contains("page=2") && written.contains("*/*"), "{written}");

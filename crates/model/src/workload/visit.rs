@@ -6,12 +6,13 @@
 
 use crate::duration::{duration_text, parse_duration_us};
 use crate::error::{Result, UserError};
-use crate::workload::body::{Body, REDACTED};
-use base64::Engine as _;
+use crate::workload::body::Body;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+
+pub use crate::auth::Auth;
 
 /// Connections to one host that a browser opens over HTTP/1.1.
 pub const CONNECTIONS_PER_HOST: u32 = 6;
@@ -253,46 +254,6 @@ pub enum CaptureFrom {
     },
 }
 
-/// Who sends a request. `${name}` in it is replaced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Auth {
-    /// RFC 7617.
-    Basic {
-        /// The user.
-        name: String,
-        /// The password.
-        password: String,
-    },
-    /// RFC 6750.
-    Bearer {
-        /// The token.
-        token: String,
-    },
-}
-
-impl Auth {
-    /// The value of `Authorization` that says it.
-    pub fn header_value(&self) -> String {
-        match self {
-            Self::Basic { name, password } => {
-                let encoded = base64::engine::general_purpose::STANDARD.encode(format!("{name}:{password}"));
-                format!("Basic {encoded}")
-            }
-            Self::Bearer { token } => format!("Bearer {token}"),
-        }
-    }
-
-    /// As it may be written down.
-    #[must_use]
-    pub fn redacted(&self) -> Self {
-        match self {
-            Self::Basic { name, .. } => Self::Basic { name: name.clone(), password: REDACTED.into() },
-            Self::Bearer { .. } => Self::Bearer { token: REDACTED.into() },
-        }
-    }
-}
-
 /// Rows for sessions: each takes one, whose fields are variables under the names of their columns.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Table {
@@ -399,15 +360,6 @@ impl ListEntries {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The example of RFC 7617, section 2, and that of RFC 6750, section 2.1.
-    #[test]
-    fn authentication_is_written_as_the_rfcs_do() {
-        let basic = Auth::Basic { name: "Aladdin".into(), password: "open sesame".into() };
-        assert_eq!(basic.header_value(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
-        let bearer = Auth::Bearer { token: "mF_9.B5f-4.1JqM".into() };
-        assert_eq!(bearer.header_value(), "Bearer mF_9.B5f-4.1JqM");
-    }
 
     #[test]
     fn think_times_are_read_and_written() {

@@ -365,7 +365,7 @@ pub(crate) fn purpose(load: &webdyno_session::view::LoadView) -> String {
 
 /// The error statuses that came, as `: 404 x 64,343, 503 x 12`; empty when none did.
 pub(crate) fn error_statuses(run: &RunReport) -> String {
-    let is_error = |status: &str| status.starts_with(['4', '5']);
+    let is_error = |status: &str| status.starts_with(|first: char| matches!(first, '4' | '5' | 'A'..='Z'));
     let codes = run.status.iter().filter(|(status, _)| is_error(status));
     let codes: Vec<_> = codes.map(|(status, answers)| format!("{status} x {}", count(*answers))).collect();
     if codes.is_empty() { String::new() } else { format!(": {}", codes.join(", ")) }

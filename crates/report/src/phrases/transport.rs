@@ -17,6 +17,10 @@ pub(crate) fn transport(transport: &Transport) -> Vec<String> {
             ));
         }
     }
+    if let Some(proxy) = &transport.proxy {
+        let auth = if proxy.auth.is_some() { ", with user and password" } else { "" };
+        lines.push(format!("through the proxy {proxy}{auth}"));
+    }
     if let Some(path) = &transport.unix_socket {
         lines.push(format!("all connections go to the unix socket {}", path.display()));
     }

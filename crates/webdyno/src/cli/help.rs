@@ -17,7 +17,7 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     (
         "TLS and network",
-        "http2 streams cacert insecure cert key no_tls_resumption unix_socket source_ip connect_to resolve ipv4 ipv6",
+        "http2 streams cacert insecure cert key no_tls_resumption proxy unix_socket source_ip connect_to resolve ipv4 ipv6",
     ),
     ("Server", "servers sudo db_option_file port url interrupted settings_only"),
     ("Prediction", "set"),
@@ -94,7 +94,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno diagnose",
         short: "connections rate duration page servers sudo from at watch_for port disambiguate json",
-        refused: "unix_socket",
+        refused: "unix_socket proxy",
         examples: [
             "webdyno diagnose http://127.0.0.1:8080/",
             "webdyno diagnose --server ssh://web1 --sudo http://web1/",
@@ -114,7 +114,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno sweep",
         short: "connections duration servers knobs study allow_restart budget json",
-        refused: "requests objectives unix_socket",
+        refused: "requests objectives unix_socket proxy",
         examples: [
             "webdyno sweep --knob MaxRequestWorkers=16..256 http://127.0.0.1:8080/",
             "webdyno sweep --knob connections=1..512 http://127.0.0.1:8080/",
@@ -134,7 +134,7 @@ const COMMANDS: &[CommandHelp] = &[
     CommandHelp {
         path: "webdyno tune",
         short: "connections rate duration page servers sudo goal apply allow_restart export budget json",
-        refused: "requests unix_socket",
+        refused: "requests unix_socket proxy",
         examples: [
             "webdyno tune http://127.0.0.1:8080/",
             "webdyno tune --apply --goal '500 req/s' http://127.0.0.1:8080/",
@@ -320,9 +320,16 @@ fn arranged(command: Command, path: &str, is_long: bool) -> Command {
     let Some(own) = own else { return command };
     let examples: String = own.examples.iter().map(|one| format!("\n  {one}")).collect();
     let exit_codes = "Exit codes: 0 done, 1 could not run, 2 wrong usage, 3 a goal or objective was not met, 130 interrupted";
+    // They are read by parsers of their own.
+    let tools = match path {
+        "webdyno" => {
+            "Other tools' flags and reports: webdyno ab, webdyno wrk, webdyno siege (docs/compatibility.md)\n\n"
+        }
+        _ => "",
+    };
     command
         .after_help(format!("Examples:{examples}\n\nall options: {path} --help"))
-        .after_long_help(format!("Examples:{examples}\n\n{exit_codes}"))
+        .after_long_help(format!("{tools}Examples:{examples}\n\n{exit_codes}"))
 }
 
 #[cfg(test)]
@@ -359,6 +366,15 @@ mod tests {
                 "{path}: an option of its short help is missing\n{text}"
             );
         }
+    }
+
+    #[test]
+    fn the_long_help_names_the_tools_that_are_spoken() {
+        let text = help("webdyno", "--help");
+        assert!(
+            ["ab", "wrk", "siege"].iter().all(|tool| text.contains(&format!("webdyno {tool}"))),
+            "{text}"
+        );
     }
 
     #[test]

@@ -220,7 +220,11 @@ impl LoadArgs {
 
     fn request(&self, url: &str, payload: &RequestBody) -> RequestSpec {
         // A body that is empty is one all the same.
-        let default = if self.body.is_given() { "POST" } else { "GET" };
+        let default = match url.starts_with("ws://") || url.starts_with("wss://") {
+            true => "TEXT",
+            false if self.body.is_given() => "POST",
+            false => "GET",
+        };
         let distinct: std::collections::BTreeSet<_> = self.urls.iter().collect();
         let name = if distinct.len() > NAMES_MAX { "all".to_owned() } else { request_name(url) };
         let content_type = payload.content_type.iter().map(|value| ("Content-Type".into(), value.clone()));

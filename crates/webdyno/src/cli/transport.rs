@@ -4,7 +4,7 @@ use super::ParseResult;
 use clap::{Args, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use webdyno_model::transport::{AddressFamily, ConnectTo, TlsOptions, Transport};
+use webdyno_model::transport::{AddressFamily, ConnectTo, Proxy, TlsOptions, Transport};
 
 /// Most concurrent requests on a connection; servers allow 100 or so.
 const STREAMS_MAX: u64 = 10_000;
@@ -36,6 +36,12 @@ pub struct TransportArgs {
     /// each host, and this is the maximum of its concurrent requests there
     #[arg(long, value_name = "N", value_parser = super::whole::<u32>(1..=STREAMS_MAX, "10"), allow_negative_numbers = true)]
     pub streams: Option<u32>,
+    /// Send all requests through this proxy of HTTP
+    ///
+    /// As curl does: `https://` (and HTTP/2) by a tunnel (CONNECT), `http://` by a request with the whole URL. The proxy
+    /// looks up the names. Variables such as http_proxy are not read
+    #[arg(short = 'x', long, value_name = "http://[USER:PASSWORD@]HOST:PORT", value_parser = Proxy::parse, conflicts_with_all = ["unix_socket", "connect_to"])]
+    pub proxy: Option<Proxy>,
     /// Connect to the unix socket PATH instead of the host of the URL
     #[arg(long, value_name = "PATH", conflicts_with_all = ["source_ip", "connect_to", "resolve", "ipv4", "ipv6"])]
     pub unix_socket: Option<PathBuf>,
@@ -88,6 +94,7 @@ impl TransportArgs {
                 (_, true) => AddressFamily::Ipv6,
                 _ => AddressFamily::Any,
             },
+            proxy: self.proxy.clone(),
             // What flags and file say together.
             http2_streams: None,
         }

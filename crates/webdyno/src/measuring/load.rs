@@ -68,6 +68,12 @@ impl MeasuredLoad {
             // A given warm-up replaces the detection: then the load has a fixed end.
             workload.stop.duration_us = Some(measure_us + (warmup_s * 1e6) as u64);
         }
+        if let Some(proxy) = &workload.transport.proxy {
+            return Err(UserError::usage(format!(
+                "the server that is observed must be the one that is loaded, and the proxy {proxy} stands between"
+            ))
+            .hint("`webdyno run` loads any server; to observe or change one, leave --proxy out"));
+        }
         let prepared = webdyno_load::prepare(&workload)?;
         objectives::check_before_probe(
             &draft.objectives,

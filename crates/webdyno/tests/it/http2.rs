@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 const ATTEMPTS: usize = 5;
-const MODULES: &str = "/usr/lib/apache2/modules";
+pub const MODULES: &str = "/usr/lib/apache2/modules";
 
 /// A server with HTTP/2 on two ports, the first one with TLS, and HTTP/1.1 alone on a third one with TLS.
-struct Http2Server {
+pub struct Http2Server {
     child: Child,
-    tls_port: u16,
-    plain_port: u16,
-    http1_port: u16,
+    pub tls_port: u16,
+    pub plain_port: u16,
+    pub http1_port: u16,
 }
 
 impl Drop for Http2Server {
@@ -28,10 +28,13 @@ impl Drop for Http2Server {
 }
 
 /// A key and its certificate, and a file to be loaded.
-fn prepare(place: &Place) -> bool {
+pub fn prepare(place: &Place) -> bool {
     let root = place.path("tree");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("small"), "x".repeat(1000)).unwrap();
+    // An empty message of gRPC.
+    std::fs::write(root.join("empty"), [0; 5]).unwrap();
+    std::fs::write(root.join("full"), [0; 5]).unwrap();
     std::fs::write(root.join("large"), "y".repeat(300_000)).unwrap();
     let made = Command::new("openssl")
         .args(
@@ -48,7 +51,7 @@ fn prepare(place: &Place) -> bool {
 }
 
 /// Starts a server, with other ports where one of them was taken meanwhile.
-fn started(place: &Place, begin: fn(&Place, usize) -> (Command, [u16; 3])) -> Option<Http2Server> {
+pub fn started(place: &Place, begin: impl Fn(&Place, usize) -> (Command, [u16; 3])) -> Option<Http2Server> {
     (0..ATTEMPTS).find_map(|attempt| {
         let (mut command, ports @ [tls_port, plain_port, http1_port]) = begin(place, attempt);
         let child = command.stderr(Stdio::null()).spawn().ok()?;
@@ -84,7 +87,9 @@ fn nginx(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
          http {{ access_log off; client_body_temp_path {shown}/b; proxy_temp_path {shown}/p; keepalive_requests 200;\n\
          fastcgi_temp_path {shown}/f; uwsgi_temp_path {shown}/u; scgi_temp_path {shown}/s; root {};\n\
          server {{ listen 127.0.0.1:{tls} ssl http2; {keys} }}\n\
-         server {{ listen 127.0.0.1:{plain} http2; }}\n\
+         server {{ listen 127.0.0.1:{plain} http2; location /shop.Cart/Add {{ error_page 405 =200 /empty; }}\n\
+         location /shop.Cart/Pay {{ error_page 405 =200 /full; }} default_type application/grpc;\n\
+         location = /empty {{ add_trailer grpc-status 0; }} location = /full {{ add_trailer grpc-status 8; }} }}\n\
          server {{ listen 127.0.0.1:{http1} ssl; {keys} }} }}\n",
         root.display()
     );
@@ -95,7 +100,7 @@ fn nginx(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
     (command, ports)
 }
 
-fn apache(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
+pub fn apache(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
     let folder = place.path(&format!("apache-{attempt}"));
     std::fs::create_dir(&folder).unwrap();
     let ports @ [tls, plain, http1] = [(); 3].map(|()| free_port());
@@ -161,12 +166,44 @@ fn check(place: &Place, server: &Http2Server) {
     refused.with_code(1).assert_error("127.0.0.1", "--http2");
 }
 
+/// Calls of gRPC, one of which nginx answers with RESOURCE_EXHAUSTED.
+fn check_calls(place: &Place, server: &Http2Server) {
+    let text = format!(
+        "base = \"http://127.0.0.1:{}\"\nhttp2 = true\nstreams = 4\nconnections = 2\n\
+         [[request]]\nurl = \"/shop.Cart/Add\"\ngrpc = true\nbody_hex = \"08 01\"\n[[request]]\nurl = \"/shop.Cart/Pay\"\ngrpc = true\n",
+        server.plain_port
+    );
+    std::fs::write(place.path("calls.toml"), text).unwrap();
+    let ended = run(place
+        .webdyno()
+        .args(["run", "--workload"])
+        .arg(place.path("calls.toml"))
+        .args(["-n", "400", "--json", "-"]));
+    let report = ended.with_code_in(&[0, 3]).json();
+    for (path, expected) in [
+        ("/requests/completed", 200),
+        ("/errors/grpc", 200),
+        ("/status/200", 200),
+        ("/status/RESOURCE_EXHAUSTED", 200),
+    ] {
+        assert_eq!(
+            report.pointer(path).and_then(serde_json::Value::as_u64),
+            Some(expected),
+            "{path}: {report}"
+        );
+    }
+}
+
 #[test]
 fn nginx_is_loaded_over_http2() {
     let _turn = shared_turn();
     let place = Place::new();
     match prepare(&place) && Path::new("/usr/sbin/nginx").exists() {
-        true => check(&place, &started(&place, nginx).expect("nginx does not start")),
+        true => {
+            let server = started(&place, nginx).expect("nginx does not start");
+            check(&place, &server);
+            check_calls(&place, &server);
+        }
         false => skip("nginx or openssl is missing; install nginx-light and openssl"),
     }
 }

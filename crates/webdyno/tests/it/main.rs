@@ -46,6 +46,7 @@ mod ports;
 #[path = "../../../host/tests/it/programs.rs"]
 mod programs;
 mod proposals;
+mod proxy;
 mod quickstart;
 mod recordings;
 mod secrets;

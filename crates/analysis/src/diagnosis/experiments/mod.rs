@@ -64,7 +64,8 @@ pub fn changed(workload: &Workload, what: Purpose) -> Option<Workload> {
             }
         }
         Purpose::FromLoopback => {
-            let goes_elsewhere = !workload.transport.connect_to.is_empty();
+            let transport = &workload.transport;
+            let goes_elsewhere = !transport.connect_to.is_empty() || transport.proxy.is_some();
             let is_plain = workload.transport.source_ips.is_empty() && workload.redirects_max == 0;
             (is_plain && !goes_elsewhere).then_some(())?;
             let to_host = Some("127.0.0.1".into());

@@ -18,6 +18,7 @@ use crate::io::sockets;
 use crate::io::tcp_info;
 use crate::io::tcp_info::TcpReading;
 use crate::io::tls::for_thread;
+use crate::io::tunnel::Tunnel;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
@@ -64,7 +65,7 @@ pub(crate) struct EpollIo {
     armed_ns: u64,
     /// What TLS needs; without it there is none.
     tls: Option<TlsContext>,
-    /// By slot; without TLS it has none.
+    /// By slot; without TLS and tunnels it has none.
     sessions: Vec<Option<TlsState>>,
     sources: Vec<IpAddr>,
     next_source: usize,
@@ -93,6 +94,12 @@ enum TlsState {
         token: u64,
     },
     Open(Box<TlsStream>),
+    /// A proxy makes the tunnel first, through which TLS with the server of this name is spoken, or none.
+    Tunnel {
+        tunnel: Box<Tunnel>,
+        name: Option<ServerName<'static>>,
+        token: u64,
+    },
 }
 
 /// A connection without a socket.
@@ -147,7 +154,7 @@ impl EpollIo {
             let config = for_thread(config, &transport.tls);
             TlsContext { config, input: TlsInput::new() }
         });
-        let sessions = if tls.is_some() { slots } else { 0 };
+        let sessions = if tls.is_some() || transport.proxy.is_some() { slots } else { 0 };
         Self {
             kernel,
             sockets: (0..slots).map(|_| None).collect(),
@@ -219,8 +226,28 @@ impl EpollIo {
         done
     }
 
+    /// Goes on with the tunnel of a slot; when it stands, what is to be sent through it is sent.
+    #[cold]
+    fn send_in_tunnel(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError> {
+        let none = self.missing_socket_error(slot);
+        let state = &mut self.sessions[slot as usize];
+        let (Some(TlsState::Tunnel { tunnel, name, token }), Some(socket)) =
+            (&mut *state, &self.sockets[slot as usize])
+        else {
+            return Err(none);
+        };
+        tunnel.advance(socket)?;
+        // What the server sent behind the proxy's head came with the same edge.
+        self.pending_events.push(Ready { token: *token, readable: true, hangup: false });
+        *state = name.take().map(|name| TlsState::Due { name, token: *token });
+        self.send(slot, bytes)
+    }
+
     /// Sends on a connection with TLS; the first call on a socket makes its session.
     fn send_tls(&mut self, slot: u32, bytes: &[u8]) -> Result<usize, SocketError> {
+        if let Some(TlsState::Tunnel { .. }) = &self.sessions[slot as usize] {
+            return self.send_in_tunnel(slot, bytes);
+        }
         // The handshake time begins here, and not when its first bytes are made.
         let called_ns = if self.handshake(slot) == Handshake::None { self.now_ns() } else { 0 };
         if let Some(due @ TlsState::Due { .. }) = &mut self.sessions[slot as usize]
@@ -363,8 +390,16 @@ impl NetworkIo for EpollIo {
     }
 
     fn connect(&mut self, slot: u32, token: u64, origin: &Origin) -> Result<(), SocketError> {
-        if let (Some(_), Some(name)) = (&self.tls, &origin.server_name) {
-            self.sessions[slot as usize] = Some(TlsState::Due { name: name.clone(), token });
+        let name = origin.server_name.as_ref().filter(|_| self.tls.is_some()).cloned();
+        let state = match (&origin.tunnel, name) {
+            (Some(tunnel), name) => {
+                Some(TlsState::Tunnel { tunnel: Box::new(Tunnel::new(tunnel.clone())), name, token })
+            }
+            (None, Some(name)) => Some(TlsState::Due { name, token }),
+            (None, None) => None,
+        };
+        if state.is_some() {
+            self.sessions[slot as usize] = state;
         }
         match &origin.endpoint {
             Endpoint::Tcp(tcp) if !tcp.resolve_each => self.connect_to(slot, token, &tcp.address()),

@@ -1,5 +1,6 @@
 //! A lane: the place of one stream at a time on a connection, and its response as the engine reads it.
 
+use super::grpc::Call;
 use super::response::BodyFraming;
 use crate::io::network_io::SocketError;
 
@@ -28,6 +29,8 @@ pub(super) struct Lane {
     pub(super) send_window: i64,
     /// What we let the peer send.
     pub(super) receive_window: i64,
+    /// The call that it carries, if it is one of gRPC.
+    pub(super) call: Call,
     /// It waits until it may send: for a stream, a window, or room.
     pub(super) waits: bool,
     /// The engine will be told of it.
@@ -39,6 +42,9 @@ impl Lane {
     pub(super) fn begin(&mut self, is_head_request: bool, send_window: i64, receive_window: i64) {
         self.inbox.clear();
         self.inbox.shrink_to(INBOX_BYTES_KEPT);
+        if self.call.is_active {
+            self.call.begin(false);
+        }
         (self.at, self.framing, self.ended, self.failed) = (0, None, false, None);
         (self.is_head_request, self.body_left) = (is_head_request, 0);
         (self.send_window, self.receive_window) = (send_window, receive_window);
@@ -46,7 +52,7 @@ impl Lane {
 
     /// Where a head is appended.
     pub(super) fn inbox(&mut self) -> &mut Vec<u8> {
-        &mut self.inbox
+        if self.call.is_active { &mut self.call.head } else { &mut self.inbox }
     }
 
     /// Adds a piece of the body. False when that is more than was announced.
@@ -56,8 +62,12 @@ impl Lane {
             Some(BodyFraming::Fixed(left)) => {
                 let Some(rest) = left.checked_sub(bytes.len() as u64) else { return false };
                 *left = rest;
+                if self.call.is_active {
+                    return self.call.add(bytes);
+                }
                 self.inbox.extend_from_slice(bytes);
             }
+            Some(BodyFraming::Chunked) if self.call.is_active => return self.call.add(bytes),
             Some(BodyFraming::Chunked) if !bytes.is_empty() => {
                 self.add_chunk_head(bytes.len());
                 self.inbox.extend_from_slice(bytes);
@@ -77,9 +87,14 @@ impl Lane {
         self.inbox.extend_from_slice(b"\r\n");
     }
 
-    /// The peer has ended the stream. False when the response is not whole.
-    pub(super) fn end(&mut self) -> bool {
+    /// The peer has ended the stream, a call of gRPC with this status in its trailers. False when the response is not whole.
+    pub(super) fn end(&mut self, grpc_status: Option<u16>) -> bool {
         match self.framing {
+            Some(BodyFraming::Fixed(0) | BodyFraming::Chunked) if self.call.is_active => {
+                if !self.call.finish(grpc_status, &mut self.inbox) {
+                    return false;
+                }
+            }
             Some(BodyFraming::Fixed(0)) => {}
             Some(BodyFraming::Chunked) => self.inbox.extend_from_slice(b"0\r\n\r\n"),
             _ => return false,
@@ -122,6 +137,6 @@ impl Lane {
     /// Memory that it holds.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn memory_bytes(&self) -> usize {
-        self.inbox.capacity()
+        self.inbox.capacity() + self.call.memory_bytes()
     }
 }

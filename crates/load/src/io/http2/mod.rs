@@ -12,6 +12,7 @@
 pub(crate) mod blocking;
 pub(crate) mod connection;
 mod frames;
+pub(crate) mod grpc;
 mod hpack;
 mod lane;
 mod link;

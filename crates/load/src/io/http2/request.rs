@@ -29,6 +29,8 @@ pub(super) struct RequestFacts {
     /// Bytes of the body that follows.
     pub(super) body_bytes: u64,
     pub(super) is_head_request: bool,
+    /// It is a call of gRPC.
+    pub(super) is_grpc: bool,
 }
 
 /// Encodes the requests of one connection.
@@ -92,7 +94,7 @@ impl RequestEncoder {
             encoder.field(b":authority", host, Indexing::Yes, block);
         }
         encoder.field(b":path", target, Indexing::No, block);
-        let mut body_bytes = 0;
+        let (mut body_bytes, mut is_grpc) = (0, false);
         for (name, value) in lines(fields) {
             self.name.clear();
             self.name.extend(name.iter().map(u8::to_ascii_lowercase));
@@ -102,9 +104,10 @@ impl RequestEncoder {
             if self.name == b"content-length" {
                 body_bytes = std::str::from_utf8(value).ok()?.parse().ok()?;
             }
+            is_grpc |= self.name == b"content-type" && value.starts_with(b"application/grpc");
             encoder.field(&self.name, value, indexing(&self.name), block);
         }
-        Some(RequestFacts { head_bytes, body_bytes, is_head_request: method == b"HEAD" })
+        Some(RequestFacts { head_bytes, body_bytes, is_head_request: method == b"HEAD", is_grpc })
     }
 }
 

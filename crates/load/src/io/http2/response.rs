@@ -3,6 +3,7 @@
 //!
 //! A body whose length was announced is framed by that, another one by chunks: its end is the stream's.
 
+use super::grpc::read_status;
 use super::hpack::{Decoder, HpackError};
 
 /// The fields of a response, counted as HPACK does; announced in SETTINGS.
@@ -81,11 +82,16 @@ impl ResponseDecoder {
     }
 
     /// Reads a block of which only its effect on the table is wanted: trailers, or what came for a stream that is gone.
-    /// Whether it may be trailers: without pseudo headers.
-    pub(super) fn skip(&mut self, block: &[u8]) -> Result<bool, HpackError> {
-        let mut regular = true;
-        self.decoder.decode(block, LIST_BYTES_MAX, |name, _| regular &= !name.starts_with(b":"))?;
-        Ok(regular)
+    /// Whether it may be trailers (without pseudo headers), and the status of gRPC in them.
+    pub(super) fn skip(&mut self, block: &[u8]) -> Result<(bool, Option<u16>), HpackError> {
+        let (mut regular, mut grpc_status) = (true, None);
+        self.decoder.decode(block, LIST_BYTES_MAX, |name, value| {
+            regular &= !name.starts_with(b":");
+            if name == b"grpc-status" {
+                grpc_status = Some(read_status(value));
+            }
+        })?;
+        Ok((regular, grpc_status))
     }
 }
 

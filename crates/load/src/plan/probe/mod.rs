@@ -16,6 +16,8 @@ use crate::io::blocking_connection::{BlockingConnection, connect as dial};
 use crate::io::http2::blocking::{Http2Error, Http2Stream};
 use crate::io::origin::{Endpoint, Origin};
 use crate::io::tls::HTTP2;
+use crate::io::tunnel::TunnelError;
+use crate::io::websocket::blocking::{WebSocketError, WebSocketStream};
 use crate::plan::{Plan, Prepared, Redirect, Template, is_redirect};
 use crate::results::failure::Failure;
 use rustix::io::Errno;
@@ -207,7 +209,8 @@ fn connect(origin: &Origin, plan: &Plan, timeout: Duration) -> Result<Option<Blo
     }
     match refused {
         Some((address, error)) if error.kind() != ErrorKind::TimedOut => {
-            Err(no_connection(&address.to_string(), Some(address), &error))
+            let proxy = if origin.is_proxied { "the proxy " } else { "" };
+            Err(no_connection(&format!("{proxy}{address}"), Some(address), &error))
         }
         _ => Ok(None),
     }
@@ -235,6 +238,22 @@ fn no_connection(display_name: &str, address: Option<SocketAddr>, error: &std::i
         (_, None) => (plain(error), "nothing listens there; see what does: ss -lx".to_owned()),
     };
     UserError::cannot_run(format!("cannot connect to {display_name}: {cause}")).hint(hint)
+}
+
+/// What a proxy did instead of a tunnel, and what helps.
+fn no_tunnel(origin: &Origin, error: TunnelError) -> UserError {
+    let message =
+        format!("no tunnel to {} through the proxy {}: it {error}", origin.authority, origin.endpoint);
+    UserError::cannot_run(message).hint(match error.0 {
+        Some(407) => "it wants a user and a password: --proxy http://USER:PASSWORD@HOST:PORT".to_owned(),
+        Some(403 | 405) => {
+            "its rules must allow CONNECT to that host and port, as AllowCONNECT of Apache does".into()
+        }
+        Some(_) => "see whether it reaches the server: read its log".into(),
+        None => {
+            format!("see what listens there: curl -v --proxy http://{} {}/", origin.endpoint, origin.url())
+        }
+    })
 }
 
 /// An error of the system in lower case and without its number.
@@ -342,6 +361,11 @@ impl Exchange {
                 let message = format!("{} {cause}", origin.display_name());
                 Err(UserError::cannot_run(message).hint("leave --http2 out to load it over HTTP/1.1"))
             }
+            Err(ExchangeError::WebSocket(error)) => {
+                let hint = "see whether the path is right, and what the server's log says: it may want a header (-H)";
+                Err(UserError::cannot_run(format!("{} {error}", origin.display_name())).hint(hint))
+            }
+            Err(ExchangeError::Proxy(error)) => Err(no_tunnel(origin, error)),
             Err(ExchangeError::Tls(error)) => {
                 let (cause, hint) = crate::io::tls::explain(&error);
                 let message = format!("{} {cause}", origin.display_name());
@@ -359,8 +383,16 @@ impl Exchange {
     ) -> std::result::Result<(), ExchangeError> {
         connection.set_timeouts(self.time_left()?).map_err(exchange_error)?;
         let secure = origin.server_name.is_some();
+        let connection = connection
+            .with_tunnel(origin.tunnel.as_ref(), self.started_at + self.timeout)
+            .map_err(exchange_error)?;
+        connection.set_timeouts(self.time_left()?).map_err(exchange_error)?;
         let stream =
             connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(exchange_error)?;
+        if let Some(upgrade) = &origin.websocket {
+            let mut stream = WebSocketStream::new(stream, upgrade, plan.seed);
+            return self.converse(&mut stream, WebSocketStream::stream, template);
+        }
         if plan.transport.http2_streams.is_none() {
             return self.converse(&mut { stream }, |stream| stream, template);
         }
@@ -455,6 +487,10 @@ enum ExchangeError {
     Protocol(&'static str),
     /// It was to speak HTTP/2: what it did instead, worded to follow its name.
     NotHttp2(&'static str),
+    /// There is no WebSocket.
+    WebSocket(WebSocketError),
+    /// The proxy made no tunnel.
+    Proxy(TunnelError),
     /// TLS failed.
     Tls(Box<rustls::Error>),
 }
@@ -469,6 +505,12 @@ fn exchange_error(error: std::io::Error) -> ExchangeError {
         Some(Http2Error::Http1) => return ExchangeError::NotHttp2("answers HTTP/2 in HTTP/1"),
         Some(Http2Error::Rules) => return ExchangeError::Protocol("breaks the rules of HTTP/2"),
         None => {}
+    }
+    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<WebSocketError>()) {
+        return ExchangeError::WebSocket(*error);
+    }
+    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<TunnelError>()) {
+        return ExchangeError::Proxy(*error);
     }
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => ExchangeError::Tls(Box::new(error.clone())),

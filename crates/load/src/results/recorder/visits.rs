@@ -12,6 +12,8 @@ use webdyno_model::page::{NamedPageInterval, PageInterval, PageTrace, TraceKind,
 /// What the figures of a load are named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
+    /// Statuses from 900 on are those of gRPC.
+    pub(crate) speaks_grpc: bool,
     /// Names of requests; none when there is only one.
     pub(crate) requests: Vec<String>,
     /// Names of pages; `None` without pages.

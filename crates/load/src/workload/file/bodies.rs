@@ -7,6 +7,8 @@ use super::texts;
 use super::texts::VariableUses;
 use crate::workload::forms;
 use crate::workload::forms::{File, Part};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use webdyno_model::error::io_error;
 
 /// A body larger than this is not what this engine is for; as `--body-file`.
@@ -30,7 +32,9 @@ pub(super) fn read(
     keys: &TableKeys<'_>,
     uses: &mut VariableUses,
 ) -> FileResult<Option<Body>> {
-    let Some(value) = keys.one_of(&["body", "body_file", "form", "multipart", "json"])? else {
+    let Some(value) =
+        keys.one_of(&["body", "body_file", "body_hex", "body_base64", "form", "multipart", "json"])?
+    else {
         return Ok(None);
     };
     let plain = |bytes, content_type: Option<&str>| Body {
@@ -42,6 +46,8 @@ pub(super) fn read(
     let body = match value.key {
         "body" => plain(uses.collect(value.at, value.text()?)?.into(), None),
         "body_file" => Body { is_raw: true, ..plain(file(scope, &value)?, None) },
+        "body_hex" => Body { is_raw: true, ..plain(hex(&value)?, None) },
+        "body_base64" => Body { is_raw: true, ..plain(base64(&value)?, None) },
         "form" => plain(urlencoded(&value, uses)?, Some(forms::URLENCODED)),
         "json" => plain(json(&value, uses)?, Some("application/json")),
         _ => multipart(scope, &value, uses)?,
@@ -71,6 +77,24 @@ pub(super) fn file(scope: &Scope<'_>, value: &Value<'_>) -> FileResult<Vec<u8>> 
         return Err(too_large(value.at, &path.display().to_string()));
     }
     Ok(bytes)
+}
+
+/// Bytes as hexadecimal digits, blanks between them ignored.
+fn hex(value: &Value<'_>) -> FileResult<Vec<u8>> {
+    let digits: Vec<u8> = value.text()?.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let byte = |pair: &[u8]| {
+        let text = std::str::from_utf8(pair)
+            .ok()
+            .filter(|text| text.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        (text.len() == 2).then(|| u8::from_str_radix(text, 16).ok())?
+    };
+    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+    bytes.ok_or_else(|| value.type_error("pairs of hexadecimal digits", "\"0a 05 68 65 6c 6c 6f\""))
+}
+
+fn base64(value: &Value<'_>) -> FileResult<Vec<u8>> {
+    let text: String = value.text()?.split_ascii_whitespace().collect();
+    STANDARD.decode(text).map_err(|_| value.type_error("base64 with its padding", "\"CgVoZWxsbw==\""))
 }
 
 /// The fields of a form: each value may be a list, which is as many fields of one name.

@@ -11,8 +11,22 @@ use webdyno_model::workload::visit::{Auth, PageSpec, Part, Resources};
 use webdyno_model::workload::{RequestSpec, redact_query};
 
 /// Every key of a request.
-pub(super) const REQUEST_KEYS: &[&str] =
-    &["name", "url", "method", "headers", "auth", "body", "body_file", "form", "multipart", "json", "weight"];
+pub(super) const REQUEST_KEYS: &[&str] = &[
+    "name",
+    "url",
+    "method",
+    "grpc",
+    "headers",
+    "auth",
+    "body",
+    "body_file",
+    "body_hex",
+    "body_base64",
+    "form",
+    "multipart",
+    "json",
+    "weight",
+];
 /// Every key of a page: it is a request with what it embeds.
 pub(super) const PAGE_KEYS: &[&str] = &[
     "name",
@@ -22,6 +36,8 @@ pub(super) const PAGE_KEYS: &[&str] = &[
     "auth",
     "body",
     "body_file",
+    "body_hex",
+    "body_base64",
     "form",
     "multipart",
     "json",
@@ -43,6 +59,11 @@ pub(super) struct ParsedRequest {
     pub(super) uses: Vec<(String, SourceSpan)>,
 }
 
+/// Whether a message of WebSocket is sent there.
+fn is_message(url: &str) -> bool {
+    url.starts_with("ws://") || url.starts_with("wss://")
+}
+
 /// The default name of a request: its path with the query, secrets replaced.
 pub fn request_name(url: &str) -> String {
     // A URL that is one variable has no path before that has a value.
@@ -57,8 +78,13 @@ pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) 
     let url = keys.required("url", "url = \"/path\"")?;
     let url = full_url(url.at, uses.collect(url.at, url.non_empty_text()?)?, base)?;
     let body = bodies::read(scope, keys, &mut uses)?;
+    let is_message = is_message(&url);
     let method = match keys.get("method") {
         Some(value) => method(&value)?,
+        None if is_message => {
+            let is_binary = body.as_ref().is_some_and(|body| body.is_raw);
+            (if is_binary { "BINARY" } else { "TEXT" }).into()
+        }
         None if body.is_some() => "POST".into(),
         None => "GET".into(),
     };
@@ -72,7 +98,10 @@ pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) 
         spec.auth = Some(auth(&value, &mut uses)?);
     }
     let mut is_raw = false;
-    if let Some(body) = body {
+    if keys.read("grpc", Value::flag)?.unwrap_or(false) {
+        is_raw = true;
+        grpc_call(keys, &mut spec, body)?;
+    } else if let Some(body) = body {
         is_raw = body.is_raw;
         let has_content_type = spec.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         match body.content_type {
@@ -83,6 +112,8 @@ pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) 
                 )
                 .hint("leave the header out"));
             }
+            // That of a message is no header of its upgrade.
+            Some(_) if is_message => {}
             Some(content_type) if !has_content_type => {
                 spec.headers.push(("Content-Type".into(), content_type))
             }
@@ -92,11 +123,32 @@ pub(super) fn read(scope: &Scope<'_>, keys: &TableKeys<'_>, base: Option<&Url>) 
     }
     spec.name = match given {
         Some(name) => name.to_owned(),
-        None if spec.method == "GET" => request_name(&url),
+        None if spec.method == "GET" || keys.get("grpc").is_some() => request_name(&url),
         None => format!("{} {}", spec.method, request_name(&url)),
     };
     let found = ParsedRequest { spec, named: name.map(|value| value.at), at: keys.at, uses: uses.0 };
     finish_request(found, is_raw)
+}
+
+/// Makes a unary call of gRPC of a request: its body is the message, as protobuf has it.
+/// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+fn grpc_call(keys: &TableKeys<'_>, spec: &mut RequestSpec, body: Option<bodies::Body>) -> FileResult<()> {
+    let message = body.as_ref().map_or(&[][..], |body| &body.bytes);
+    if body.as_ref().is_some_and(|body| !body.is_raw) || keys.get("method").is_some() {
+        return Err(FileError::new(keys.at, "a call of gRPC is a POST of one message in protobuf's bytes")
+            .hint(
+                "write them as body_hex, body_base64 or body_file, and no method; protoc --encode makes them",
+            ));
+    }
+    spec.method = "POST".into();
+    let length = (message.len() as u32).to_be_bytes();
+    spec.body = [&[0], &length[..], message].concat().into();
+    for (name, value) in [("Content-Type", "application/grpc"), ("TE", "trailers")] {
+        if !spec.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name)) {
+            spec.headers.push((name.into(), value.into()));
+        }
+    }
+    Ok(())
 }
 
 /// A GET of a URL that is already full, with the headers that all requests of the file have.
@@ -107,6 +159,7 @@ fn request_for_url(scope: &Scope<'_>, url: &str, uses: &mut VariableUses) -> Fil
         url: url.to_owned(),
         headers: scope.headers.clone(),
         auth: scope.auth.clone(),
+        method: if is_message(url) { "TEXT".into() } else { "GET".into() },
         ..RequestSpec::default()
     })
 }

@@ -119,7 +119,7 @@ impl Connection {
         }
         self.touch(at);
         if ends {
-            self.end(at);
+            self.end(at, None);
         }
         Ok(())
     }
@@ -165,22 +165,25 @@ impl Connection {
         }
         self.quiet_frames = 0;
         if lane.framing.is_some() {
-            // Trailers end the stream; what they say has no use here.
-            match self.responses.skip(block).map_err(wrong)? && ends {
-                true => self.end(at),
-                false => self.malformed(at),
+            // Trailers end the stream.
+            match self.responses.skip(block).map_err(wrong)? {
+                (true, grpc_status) if ends => self.end(at, grpc_status),
+                _ => self.malformed(at),
             }
             return Ok(());
         }
         let is_head_request = lane.is_head_request;
         match self.responses.head(block, is_head_request, ends, lane.inbox()).map_err(wrong)? {
             ResponseBlock::Malformed => self.malformed(at),
-            ResponseBlock::Interim => self.touch(at),
+            ResponseBlock::Interim => {
+                lane.call.head.clear();
+                self.touch(at);
+            }
             ResponseBlock::Head(framing) => {
                 lane.framing = Some(framing);
                 self.touch(at);
                 if ends {
-                    self.end(at);
+                    self.end(at, None);
                 }
             }
         }

@@ -270,6 +270,9 @@ impl Connection {
         let lane = &mut self.lanes[at];
         lane.begin(facts.is_head_request, self.peer.window, STREAM_WINDOW);
         (lane.body_left, lane.waits) = (facts.body_bytes, false);
+        if facts.is_grpc {
+            lane.call.begin(true);
+        }
         self.ids[at] = self.next_id;
         self.active += 1;
         self.next_id += 2;
@@ -345,9 +348,9 @@ impl Connection {
     }
 
     /// The peer has ended a stream.
-    fn end(&mut self, at: usize) {
+    fn end(&mut self, at: usize, grpc_status: Option<u16>) {
         let lane = &mut self.lanes[at];
-        if !lane.end() {
+        if !lane.end(grpc_status) {
             return self.malformed(at);
         }
         let sent = lane.body_left == 0;
