@@ -314,8 +314,7 @@ pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Pr
     let choice = Choice::from_workload(workload, &templates)?;
     choice.list().into_iter().for_each(|list| names = list.names().to_vec());
     let origins = origins.into_vec();
-    let secure = origins.iter().any(|origin| origin.server_name.is_some());
-    let tls = tls_config(workload, secure)?;
+    let tls = tls_config(workload, origins.iter().any(|origin| origin.server_name.is_some()))?;
     if script.as_ref().is_some_and(|script| script.discovers) {
         crate::plan::session_templates::add_other_name(&mut names);
     }

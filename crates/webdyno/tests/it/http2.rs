@@ -80,6 +80,9 @@ fn nginx(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
         place.path("cert.pem").display(),
         place.path("key.pem").display()
     );
+    // What calls of gRPC are answered with: an empty message, and none.
+    std::fs::write(root.join("empty"), [0; 5]).unwrap();
+    std::fs::write(root.join("full"), "").unwrap();
     // Connections end after 200 requests: the load meets GOAWAY.
     let text = format!(
         "{user} daemon off; pid {shown}/pid; error_log {shown}/error.log; worker_processes 1;\n\

@@ -136,18 +136,19 @@ fn really_serving<'a>(facts: &Facts, full: FullApplication<'a>) -> Option<FullAp
         name => facts.value_of(FactId::backend_processes_mean, name),
     };
     let processes = full.program.as_ref().and_then(|(name, _)| of_program(name));
-    match at_once {
-        None => Some(full),
-        // Whether one worker is all that there is, or several wait for what only one may have, is known of one process only.
-        Some(at_once) if at_once < ONE_AT_ONCE_MAX => Some(FullApplication {
-            workers: Some(1.0),
-            is_doubtful: processes.is_none_or(|processes| processes >= ONE_PROCESS_MAX),
-            ..full
-        }),
-        Some(_) => None,
+    let Some(at_once) = at_once else { return Some(full) };
+    // One of several processes leads the others. Threads may also be those of an event loop.
+    let is_counted =
+        processes.is_some_and(|processes| ((processes - 1.0) / workers - 1.0).abs() <= COUNTED_ERROR_MAX);
+    if is_counted && at_once >= ONE_AT_ONCE_MAX {
+        return None;
     }
+    let is_one = at_once < ONE_AT_ONCE_MAX && processes.is_some_and(|processes| processes < ONE_PROCESS_MAX);
+    Some(FullApplication { workers: Some(at_once.round().max(1.0)), is_doubtful: !is_one, ..full })
 }
 
+/// Processes that are as many as serve, but for this: each of them is a worker.
+const COUNTED_ERROR_MAX: f64 = 0.3;
 const ONE_AT_ONCE_MAX: f64 = 1.5;
 /// A program that is one process may run another one now and then.
 const ONE_PROCESS_MAX: f64 = 2.0;
@@ -174,8 +175,9 @@ fn summary(facts: &Facts, full: &FullApplication<'_>, explains: Option<f64>) -> 
     let name = full.program.as_ref().map_or("the application server", |(_, program)| *program);
     let at = if full.listener.is_empty() { String::new() } else { format!(" at {}", full.listener) };
     let all = match full.workers {
-        Some(1.0) if full.is_doubtful => format!(
-            "{name}{at} serves one request at a time, by the time of one that is alone: its one thread for requests is busy, or they wait for each other"
+        Some(workers) if full.is_doubtful => format!(
+            "{name}{at} serves {} at a time, by the time of one request alone: that is all it may, or they wait for each other",
+            format_number(workers)
         ),
         Some(1.0) => format!("The one worker of {name}{at} is busy"),
         Some(workers) => format!("All {} workers of {name}{at} busy", format_number(workers)),
@@ -360,20 +362,6 @@ mod tests {
                 None,
             ),
             (
-                "they serve one at a time: a lock, or one of them",
-                vec![(FactId::rate, 12.5), (FactId::failed_fraction, 0.0)],
-                vec![],
-                Some("unknown"),
-                Some(0.5),
-            ),
-            (
-                "they wait for each other",
-                vec![(FactId::rate, 20.0), (FactId::failed_fraction, 0.0)],
-                vec![],
-                Some("unknown"),
-                None,
-            ),
-            (
                 "others fill the processors",
                 vec![(FactId::cpu_busy_fraction, 0.98)],
                 vec![],
@@ -394,6 +382,26 @@ mod tests {
             let found = check_with(&changes, &several, program);
             assert_eq!(found.map(|finding| finding.confidence), confidence, "{what}");
         }
+    }
+
+    #[test]
+    fn workers_that_wait_for_each_other_are_not_what_is_short() {
+        let at = |rate: f64, processes: f64, threads: f64| {
+            let seen = (FactId::upstream_waiting_mean, APP, 50.0);
+            let of = [
+                (FactId::backend_processes_mean, "unknown", processes),
+                (FactId::backend_threads_mean, "unknown", threads),
+                seen,
+            ];
+            check_with(&[(FactId::rate, rate), (FactId::failed_fraction, 0.0)], &of, Some("unknown")).map(
+                |found| (found.confidence, found.remedies[0].from.as_ref().and_then(SettingValue::number)),
+            )
+        };
+        assert_eq!(at(50.0, 5.0, 5.0), Some((0.9, Some(4.0))), "four that are alone would do as much");
+        assert_eq!(at(20.0, 5.0, 5.0), None, "four processes do the work of 1.6");
+        assert_eq!(at(12.5, 5.0, 5.0), Some((0.5, Some(1.0))), "a lock, or one of them");
+        // Nobody counted its workers: four connections that it took in are no four workers.
+        assert_eq!(at(20.0, 1.0, 12.0), Some((0.5, Some(2.0))));
     }
 
     #[test]

@@ -13,8 +13,9 @@
 //! are served at once is seen by the connections on which an answer is awaited, less those in the queue. Nothing of the program
 //! itself needs to be known. Workers that do not compute, and together serve fewer than half as many requests at once as there are
 //! workers (rate times the time of a request that is alone), wait for each other: more of them would wait for the same, and this is
-//! not the finding. A program that serves one at a time, however many connections it takes in, has one worker, or a lock that nobody
-//! sees from outside: half sure.
+//! not the finding. How many workers there are is known of programs with a process for each. Others may take in many
+//! connections and serve few: the finding has the number that follows from the time alone, and is half sure (a bound of their own, an
+//! event loop that is blocked, or a lock that nobody sees from outside).
 //!
 //! ## What to do
 //! Give it as many workers as requests come at once, plus 30%: `--workers` or `--threads` (gunicorn), `processes` (uWSGI),

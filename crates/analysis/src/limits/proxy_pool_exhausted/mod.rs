@@ -36,7 +36,7 @@ fn check(facts: &Facts) -> Option<Finding> {
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, busiest_thread_fraction,
+        answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, busiest_thread_fraction,
         cpu_busy_fraction, in_flight_mean,
         nginx_no_upstream_messages, rate, response_time_alone_us, response_time_mean_us, server_errors_answered_per_s,
         service_processes_mean, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_max,

@@ -223,6 +223,7 @@ const FOREIGN_FLAGS: &[&str] = &[
     "--conf-path",
     "--cpus",
     "--daemonize",
+    "--encode",
     "--direct-io",
     "--dry-run",
     "--error-log-path",
