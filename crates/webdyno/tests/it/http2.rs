@@ -90,8 +90,8 @@ fn nginx(place: &Place, attempt: usize) -> (Command, [u16; 3]) {
          http {{ access_log off; client_body_temp_path {shown}/b; proxy_temp_path {shown}/p; keepalive_requests 200;\n\
          fastcgi_temp_path {shown}/f; uwsgi_temp_path {shown}/u; scgi_temp_path {shown}/s; root {};\n\
          server {{ listen 127.0.0.1:{tls} ssl http2; {keys} }}\n\
-         server {{ listen 127.0.0.1:{plain} http2; location /shop.Cart/Add {{ error_page 405 =200 /empty; }}\n\
-         location /shop.Cart/Pay {{ error_page 405 =200 /full; }} default_type application/grpc;\n\
+         server {{ listen 127.0.0.1:{plain} http2; location /shop.Cart/Add {{ error_page 404 =200 /empty; }}\n\
+         location /shop.Cart/Pay {{ error_page 404 =200 /full; }} default_type application/grpc;\n\
          location = /empty {{ add_trailer grpc-status 0; }} location = /full {{ add_trailer grpc-status 8; }} }}\n\
          server {{ listen 127.0.0.1:{http1} ssl; {keys} }} }}\n",
         root.display()
