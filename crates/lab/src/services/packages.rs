@@ -17,12 +17,13 @@ const MARIADB: [PackageFile; 2] =
     [("mariadb-server-core", "/usr/sbin/mariadbd"), ("mariadb-client-core", "/usr/bin/mariadb")];
 const NGINX: PackageFile = ("nginx-light", "/usr/sbin/nginx");
 /// Programs that command lines begin with.
-const COMMANDS: [PackageFile; 5] = [
+const COMMANDS: [PackageFile; 6] = [
     ("busybox-static", "/usr/bin/busybox"),
     ("perl", "/usr/bin/perl"),
     ("python3", "/usr/bin/python3"),
     ("curl", "/usr/bin/curl"),
     ("gunicorn", "/usr/bin/gunicorn"),
+    ("lighttpd", "/usr/sbin/lighttpd"),
 ];
 
 /// The packages that are not there, each once, in the order in which they are needed.
@@ -114,6 +115,10 @@ mod tests {
             (
                 "[[services]]\nprogram = \"command\"\ncommand = \"exec gunicorn desk:application\"".into(),
                 &["gunicorn"],
+            ),
+            (
+                "[[services]]\nprogram = \"command\"\ncommand = \"exec lighttpd -D -f x\"".into(),
+                &["lighttpd"],
             ),
         ] {
             assert_eq!(of(&services), packages, "{services}");

@@ -1,7 +1,7 @@
 //! Loads through a proxy of HTTP: tunnels for TLS and HTTP/2, whole URLs for plain HTTP, and proxies that do neither.
 
 use crate::secure::{Authority, Secure, read_request, responding, response_of};
-use crate::server::{OK, Outcome, Server, Step, load, workload};
+use crate::server::{OK, Server, Step, load, workload};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -47,13 +47,6 @@ fn through(mut load_of: Workload, proxy: &str) -> Workload {
     load_of.transport.proxy = Some(Proxy::parse(proxy).unwrap());
     (load_of.stop.requests, load_of.stop.duration_us) = (Some(20), None);
     load_of
-}
-
-/// All of so many requests must have ended in this class.
-fn errors(outcome: &Outcome) -> ErrorCounts {
-    let mut errors = ErrorCounts::default();
-    outcome.intervals.iter().for_each(|interval| errors.add(&interval.errors));
-    errors
 }
 
 #[test]
@@ -120,7 +113,7 @@ fn check(answer: &str, rest: &[Step], expected: fn(&ErrorCounts) -> u64, probe_s
             }
         }
         let outcome = load(&load_of);
-        let errors = errors(&outcome);
+        let errors = outcome.errors();
         assert_eq!((expected(&errors), outcome.completed()), (6, 0), "{answer:?}, {http2}: {errors:?}");
         let statuses = outcome.sum(|interval| interval.status.values().sum());
         let has_status = probe_says.contains("answers");
@@ -170,7 +163,7 @@ fn an_unreachable_proxy_is_named() {
         assert!(error.message.contains(&format!("cannot connect to the proxy {gone}: ")), "{error}");
         assert!(!format!("{error:?}").contains("s3cret"), "{error}");
         let outcome = load(&load_of);
-        assert_eq!(errors(&outcome).connect_refused, 20, "{:?}", outcome.intervals);
+        assert_eq!(outcome.errors().connect_refused, 20, "{:?}", outcome.intervals);
     }
 }
 

@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use webdyno_load::{Control, Interval, LoadEnd, Prepared, prepare, run};
 use webdyno_model::histogram::{EncodedHistogram, TimeHistogram};
+use webdyno_model::interval::ErrorCounts;
 use webdyno_model::workload::{RequestSpec, Stop, Workload};
 
 pub const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -167,6 +168,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// How all requests failed that did.
+    pub fn errors(&self) -> ErrorCounts {
+        let mut errors = ErrorCounts::default();
+        self.intervals.iter().for_each(|interval| errors.add(&interval.errors));
+        errors
+    }
+
     pub fn sum(&self, of: impl Fn(&Interval) -> u64) -> u64 {
         self.intervals.iter().map(of).sum()
     }

@@ -1,7 +1,7 @@
 //! Loads of WebSocket against servers of our own: what they count, how connections end, and servers that do not keep to it.
 
 use crate::secure::{Authority, Secure, read_request};
-use crate::server::{Outcome, load, workload};
+use crate::server::{load, workload};
 use base64::Engine as _;
 use sha1::{Digest, Sha1};
 use std::io::{Read, Write};
@@ -95,12 +95,6 @@ fn messages(url: &str, body: &[u8], count: u64) -> Workload {
     load_of
 }
 
-fn errors(outcome: &Outcome) -> ErrorCounts {
-    let mut errors = ErrorCounts::default();
-    outcome.intervals.iter().for_each(|interval| errors.add(&interval.errors));
-    errors
-}
-
 #[test]
 fn messages_are_round_trips_on_kept_connections() {
     let authority = Authority::new();
@@ -146,7 +140,7 @@ fn a_server_that_closes_between_messages_costs_a_connection_and_no_message() {
     let mut load_of = messages(&format!("ws://{}/", server.address), b"hello", 100);
     load_of.connections = 2;
     let outcome = load(&load_of);
-    let errors = errors(&outcome);
+    let errors = outcome.errors();
     // A message may cross the close: it is not known whether it was handled, and it is not sent again.
     assert_eq!(outcome.completed() + errors.closed_early + errors.reset, 100, "{errors:?}");
     assert!(outcome.completed() >= 60, "{errors:?}");
@@ -198,7 +192,7 @@ fn servers_that_are_none_are_told_apart() {
             }
         }
         let outcome = load(&load_of);
-        let errors = errors(&outcome);
+        let errors = outcome.errors();
         assert_eq!((of(&errors), outcome.completed()), (6, 0), "{number}: {errors:?}");
     }
 }

@@ -36,7 +36,10 @@ pub(crate) fn workers_line(run: &RunReport) -> Option<String> {
         1 => of(slowest),
         _ => format!("from {} to {}", of(quickest), of(slowest)),
     };
-    Some(format!("Made by {}: {ends}.", plural(run.workers.len() as u64, "worker")))
+    // Who took over a part has a row for it, besides its own.
+    let is_moved = run.workers.iter().any(|worker| worker.taken_over_at_s.is_some());
+    let (made, what) = if is_moved { ("in", "part") } else { ("by", "worker") };
+    Some(format!("Made {made} {}: {ends}.", plural(run.workers.len() as u64, what)))
 }
 
 fn row(worker: &WorkerReport) -> Vec<String> {
@@ -62,4 +65,24 @@ fn row(worker: &WorkerReport) -> Vec<String> {
         time(Some(worker.round_trip_us)),
         state,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_moved_is_no_worker_more() {
+        let of = |name: &str, taken_over_at_s: Option<u64>| WorkerReport {
+            name: name.into(),
+            taken_over_at_s,
+            ..WorkerReport::default()
+        };
+        let line = |workers: Vec<WorkerReport>| workers_line(&RunReport { workers, ..RunReport::default() });
+        let two = line(vec![of("a", None), of("b", None)]).unwrap();
+        assert!(two.starts_with("Made by 2 workers: from "), "{two}");
+        let moved = line(vec![of("a", Some(8)), of("b", None), of("b for a", None)]).unwrap();
+        assert!(moved.starts_with("Made in 3 parts: from "), "{moved}");
+        assert_eq!(line(vec![]), None);
+    }
 }

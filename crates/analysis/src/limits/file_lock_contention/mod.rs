@@ -30,15 +30,7 @@ pub const LIMIT: Limit = Limit {
         cpu_busy_fraction, file_lock_waiting_mean, in_flight_mean, lock_waiting_mean, rate, response_time_alone_us,
         response_time_mean_us, workers_idle_mean,
     }],
-    causes: &[
-        LimitId::PhpFpmWorkersExhausted,
-        LimitId::ApacheWorkersExhausted,
-        LimitId::ApacheSpawnLag,
-        LimitId::AppWorkersExhausted,
-        LimitId::BackendRefused,
-        LimitId::AcceptQueueOverflow,
-        LimitId::LostSyns,
-    ],
+    causes: super::session_lock::CAUSES,
     kind: Some(LimitKind::Documents),
     ..Limit::new(
         LimitId::FileLockContention,

@@ -24,21 +24,24 @@ pub(crate) mod finding;
 use crate::facts::fact_ids;
 use crate::limits::{Limit, LimitId, LimitKind};
 
+/// Who waits for a file holds a worker: what a lock on one makes look exhausted.
+pub(crate) const CAUSES: &[LimitId] = &[
+    LimitId::PhpFpmWorkersExhausted,
+    LimitId::ApacheWorkersExhausted,
+    LimitId::ApacheSpawnLag,
+    LimitId::AppWorkersExhausted,
+    LimitId::BackendRefused,
+    LimitId::AcceptQueueOverflow,
+    LimitId::LostSyns,
+];
+
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, backend_queue_mean, cpu_busy_fraction, file_lock_waiting_mean, fpm_processes_max, fpm_queue_mean,
         in_flight_mean, lock_waiting_mean, rate, response_time_alone_us, response_time_mean_us, session_lock_waiting_mean,
     }],
-    causes: &[
-        LimitId::PhpFpmWorkersExhausted,
-        LimitId::ApacheWorkersExhausted,
-        LimitId::ApacheSpawnLag,
-        LimitId::AppWorkersExhausted,
-        LimitId::BackendRefused,
-        LimitId::AcceptQueueOverflow,
-        LimitId::LostSyns,
-    ],
+    causes: CAUSES,
     kind: Some(LimitKind::Documents),
     ..Limit::new(
         LimitId::SessionLock,
