@@ -8,6 +8,7 @@ use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const PING_INTERVAL: Duration = Duration::from_secs(2);
 const PORT_DEFAULT: u16 = 4222;
 
 /// The servers of `--on`, and how they are spoken to.
@@ -20,6 +21,8 @@ pub struct Broker {
     pub ca_file: Option<PathBuf>,
     /// Who we are there.
     pub credentials: Option<Credentials>,
+    /// How often it is asked whether it is there; a connection without an answer to two of these is given up.
+    pub(super) ping_interval: Duration,
 }
 
 /// A creds file of NATS, or a seed of a user (nkey) alone.
@@ -47,6 +50,11 @@ impl Credentials {
         Self { text }
     }
 
+    /// As it was read.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Signs orders with its seed.
     pub fn signer(&self) -> Result<Signer> {
         Signer::from_text(&self.text)
@@ -58,7 +66,7 @@ impl Broker {
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |what: &str| {
             UserError::usage(format!("`{text}` does not name servers of NATS: {what}"))
-                .hint("as in nats://127.0.0.1:4222, nats://n1,n2,n3 or tls://nats.example; on this machine alone: local:2")
+                .hint("as in nats://127.0.0.1:4222, nats://n1,n2,n3 tls://nats.example; without a server: ssh://HOST or local:2")
         };
         let (scheme, hosts) = text.split_once("://").ok_or_else(|| wrong("it has no nats:// in front"))?;
         if !["nats", "tls"].contains(&scheme) {
@@ -72,7 +80,7 @@ impl Broker {
         let servers = servers.ok_or_else(|| wrong("a host is missing or not one"))?;
         let names = servers.iter().map(|server| format!("{}:{}", host(server), port(server)));
         let name = format!("{scheme}://{}", names.collect::<Vec<_>>().join(","));
-        Ok(Self { servers, name, ca_file: None, credentials: None })
+        Ok(Self { servers, name, ca_file: None, credentials: None, ping_interval: PING_INTERVAL })
     }
 
     /// Copies of a result that the stream keeps: on three servers, where so many are named.
@@ -85,7 +93,7 @@ impl Broker {
         let mut options = ConnectOptions::new()
             .name(name)
             .connection_timeout(CONNECT_TIMEOUT)
-            .ping_interval(Duration::from_secs(2))
+            .ping_interval(self.ping_interval)
             .reconnect_delay_callback(|_| Duration::from_millis(250));
         if let Some(Credentials { text }) = &self.credentials {
             options = if text.contains("NATS USER JWT") {

@@ -12,12 +12,14 @@
 
 mod connecting;
 mod coordinating;
+mod pipes;
 mod private_server;
 mod worker_engine;
 mod working;
 
 pub use connecting::{Broker, Credentials};
 pub use coordinating::{DistributedGenerator, Placement, WorkerCount};
+pub use pipes::{carry, through_pipes};
 pub use private_server::{PrivateServer, write_private};
 pub use working::{WorkerOptions, work};
 

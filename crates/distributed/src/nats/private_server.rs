@@ -1,4 +1,4 @@
-//! A nats-server of our own, for workers on this machine: on a free loopback port, with a store and a key of its own. It ends with
+//! A nats-server of our own, for workers on this machine or at the other end of ssh: on a free loopback port, with a store and a key of its own. It ends with
 //! this program (setpriv(1) `--pdeathsig`; `ports_file_dir` of nats-server says on which port it listens).
 
 use super::connecting::{Broker, Credentials};
@@ -33,8 +33,10 @@ impl PrivateServer {
     /// Starts it below the directory for temporary files.
     pub fn start() -> Result<Self> {
         let program = find("nats-server").ok_or_else(|| {
-            UserError::cannot_run("--on local needs nats-server, and there is none on this machine")
-                .hint("install it: apt-get install nats-server; or load from this process, without --on")
+            UserError::cannot_run(
+                "--on local and --on ssh need nats-server, and there is none on this machine",
+            )
+            .hint("install it: apt-get install nats-server; or load from this process, without --on")
         })?;
         let directory = std::env::temp_dir().join(format!("webdyno-nats-{}", random_name()?));
         fs::DirBuilder::new()
@@ -63,6 +65,11 @@ impl PrivateServer {
     /// The file with the key that opens it.
     pub fn seed_file(&self) -> PathBuf {
         self.directory.join("user.seed")
+    }
+
+    /// The key that opens it.
+    pub fn seed(&self) -> &str {
+        self.credentials.text()
     }
 
     /// Its address, for the command line of a worker.

@@ -45,7 +45,7 @@ const NOISE_BYTES_MAX: usize = 64 << 10;
 /// How long the end of what ended is waited for.
 const END_WAIT: Duration = Duration::from_secs(2);
 
-/// A connection to an agent that waits for its first message.
+/// A connection to a program of ours that waits for what it is told.
 pub struct Connection {
     /// What carries it.
     pub child: Child,
@@ -111,8 +111,8 @@ pub fn run_on_server(start: &Start, words: &str, mut output: impl Write) -> Resu
     })
 }
 
-/// Has our program run with these words: over the connection where it is elsewhere.
-fn start_on_server(start: &Start, words: &str) -> Result<Connection> {
+/// Has our program run with these words: over the connection where it is elsewhere. Errors: as of an agent.
+pub fn start_on_server(start: &Start, words: &str) -> Result<Connection> {
     let foreground = Foreground::ours();
     let AgentCommand { command, sends } = agent_command(start, words, foreground.is_some())?;
     // Opened before anything is started: what cannot be read need not be waited for.

@@ -23,7 +23,7 @@ pub mod worker;
 pub use address::{Role, ServerAddress, ServerList};
 pub use client::{AgentClient, RevertedChange};
 pub use connect::Start;
-pub use connect::{only_starts_an_agent, run_on_server};
+pub use connect::{Connection, only_starts_an_agent, run_on_server, start_on_server};
 pub use entering::tools_that_enter;
 pub use server::{serve, serve_stdio};
 pub use stderr_capture::show_lines_by;

@@ -53,8 +53,10 @@ impl UnfinishedLoad {
         if record.workers.is_empty() {
             return nothing("was cut off before any worker had its part: nothing was sent");
         }
-        if start.on.starts_with("local") {
-            return nothing("had its own nats-server (--on local), which kept the results and ended with it");
+        if ["local:", "ssh:"].iter().any(|own| start.on.starts_with(own)) {
+            return nothing(
+                "had its own nats-server (--on local or ssh), which kept the results and ended with it",
+            );
         }
         let LoadRecord { load, purpose, workers, intervals, .. } = record;
         let length = match start.measure_s {

@@ -8,10 +8,11 @@ use webdyno_distributed::admission::AllowedTarget;
 /// Who makes the load.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OnArgs {
-    /// Have workers make the load: nats://HOST[,HOST] or local:N
+    /// Have workers make the load: nats:// or ssh://HOST[,HOST], local:N
     ///
-    /// The workers (webdyno worker) that are connected to these NATS servers, or N processes on this machine with a nats-server of
-    /// their own. The load is dealt out by their threads; together they send what one machine would
+    /// The workers (webdyno worker) that are connected to these NATS servers; or one on each host, where ssh starts it and nothing
+    /// stays; or N processes on this machine. The last two need nats-server here alone. The load is dealt out by their threads;
+    /// together they send what one machine would
     #[arg(long, value_name = "WHERE")]
     pub on: Option<String>,
     /// Number of workers that must be there [default: those that are]

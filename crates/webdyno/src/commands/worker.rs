@@ -4,8 +4,9 @@ use crate::cli::workers::WorkerArgs;
 use crate::process::interrupt_flag;
 use crate::terminal;
 use std::path::Path;
+use std::sync::Arc;
 use webdyno_distributed::admission::Limits;
-use webdyno_distributed::nats::{Broker, Credentials, WorkerOptions, work, write_private};
+use webdyno_distributed::nats::{Broker, Credentials, WorkerOptions, through_pipes, work, write_private};
 use webdyno_distributed::signing::{Signer, TrustedKeys};
 use webdyno_model::{Result, UserError};
 
@@ -20,9 +21,14 @@ pub fn worker(arguments: &WorkerArgs) -> Result<u8> {
             "as in webdyno run --on local:2 URL; a worker is given the servers of NATS: --on nats://HOST",
         ));
     }
-    let mut broker = Broker::parse(on)?;
-    broker.credentials = arguments.nats_creds.as_deref().map(Credentials::read).transpose()?;
-    broker.ca_file.clone_from(&arguments.nats_ca);
+    let interrupted = interrupt_flag()?;
+    // What goes over ssh is the connection; its other end says what is wrong.
+    let is_piped = on == "stdin";
+    let mut broker = if is_piped { through_pipes(Arc::clone(&interrupted))? } else { Broker::parse(on)? };
+    if !is_piped {
+        broker.credentials = arguments.nats_creds.as_deref().map(Credentials::read).transpose()?;
+        broker.ca_file.clone_from(&arguments.nats_ca);
+    }
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let hostname = webdyno_host::os::machine::environment().hostname;
     let limits = Limits {
@@ -38,8 +44,8 @@ pub fn worker(arguments: &WorkerArgs) -> Result<u8> {
         limits,
         trusted: TrustedKeys::new(&arguments.trusted)?,
         parent: arguments.parent,
-        interrupted: interrupt_flag()?,
-        log: terminal::print_log_line,
+        interrupted,
+        log: if is_piped { |_| {} } else { terminal::print_log_line },
     })?;
     Ok(0)
 }

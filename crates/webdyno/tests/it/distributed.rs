@@ -1,7 +1,7 @@
 //! Loads that several workers make: real processes, a real nats-server of the test's own, and who is killed while they load.
 
 use crate::programs::Program;
-use crate::support::{Place, run, shared_turn, signal, turn, wait_until};
+use crate::support::{Place, paced_turn, run, shared_turn, signal, wait_until};
 use rustix::process::Signal;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -117,7 +117,7 @@ pub fn events(place: &Place, out: &str) -> Vec<serde_json::Value> {
 
 #[test]
 fn three_workers_make_the_load_of_one_machine() {
-    let _turn = turn();
+    let _turn = paced_turn();
     let (place, server) = (Place::new(), Counting::start());
     let rows: String = (0..2000).map(|row| format!("{row}\n")).collect();
     std::fs::write(place.path("rows.csv"), format!("row\n{rows}")).unwrap();
@@ -176,7 +176,7 @@ fn local_workers_need_no_setup_and_a_number_of_requests_is_exact() {
 
 #[test]
 fn a_killed_worker_ends_the_load_and_is_named() {
-    let _turn = turn();
+    let _turn = paced_turn();
     let (place, server) = (Place::new(), Counting::start());
     let workers = Workers::start(&place, 2, &[]);
     let victim = workers.programs[0].pid();
@@ -209,7 +209,7 @@ fn a_killed_worker_ends_the_load_and_is_named() {
 
 #[test]
 fn workers_stop_when_their_coordinator_is_killed_and_take_orders_again() {
-    let _turn = turn();
+    let _turn = paced_turn();
     let (place, server) = (Place::new(), Counting::start());
     let workers = Workers::start(&place, 2, &[]);
     let url = server.url("/");
@@ -236,7 +236,7 @@ fn workers_stop_when_their_coordinator_is_killed_and_take_orders_again() {
 
 #[test]
 fn nothing_stays_of_local_workers_whose_owner_is_killed() {
-    let _turn = turn();
+    let _turn = paced_turn();
     let (place, server) = (Place::new(), Counting::start());
     let url = server.url("/");
     let mut owner = place.child(&["run", "--on", "local:2", "-r", "100", "-d", "60s", "-c", "4", "-q", &url]);
@@ -278,7 +278,7 @@ fn what_a_worker_may_not_do_and_what_is_missing_is_an_error_with_a_hint() {
         (&["--on", "nats://h", &url][..], "signed", "--new-key"),
         (&["--on", "http://h", &url], "does not name servers of NATS", "nats://"),
         (&["--on", "local:x", &url], "local:N takes", "local:2"),
-        (&["--on", "local:2", "--workers", "2", &url], "itself", "local:N"),
+        (&["--on", "local:2", "--workers", "2", &url], "themselves", "local:N"),
         (&["--nats-creds", "x", &url], "--on", "nats://HOST"),
     ] {
         load(arguments).with_code(2).assert_error(message, hint);
@@ -304,7 +304,7 @@ fn cut_off(place: &Place, server: &Counting, load: &[&str], at: u64) {
 
 #[test]
 fn a_load_whose_command_was_killed_is_finished_by_resume() {
-    let _turn = turn();
+    let _turn = paced_turn();
     let place = Place::new();
     for (seconds, code) in [("6", 0), ("60", 3)] {
         let server = Counting::start();
@@ -363,7 +363,7 @@ fn a_load_whose_command_was_killed_is_finished_by_resume() {
 
 #[test]
 fn what_cannot_be_resumed_says_why() {
-    let _turn = turn();
+    let _turn = paced_turn();
     let (place, server) = (Place::new(), Counting::start());
     let url = server.url("/");
     for (name, on) in [("alone", &[][..]), ("local", &["--on", "local:1"])] {
@@ -384,7 +384,7 @@ fn what_cannot_be_resumed_says_why() {
 
 #[test]
 fn the_part_of_a_killed_worker_moves_to_the_others() {
-    let _turn = turn();
+    let _turn = paced_turn();
     let (place, server) = (Place::new(), Counting::start());
     let rows: String = (0..2000).map(|row| format!("{row}\n")).collect();
     std::fs::write(place.path("rows.csv"), format!("row\n{rows}")).unwrap();

@@ -5,6 +5,7 @@ mod anywhere;
 mod killed;
 mod same;
 mod sshd;
+mod workers;
 mod wrong;
 
 use crate::support::{Place, Server, can_mount, run, shared_turn, signal, skip, turn, wait_until};

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The hosts of the configuration: `web1` lets us in. The first value of an option counts.
+/// The hosts of the configuration: `web1` and `web2` let us in. The first value of an option counts.
 const CONFIG: &str = "
-Host web1 stranger
+Host web1 web2 stranger
     IdentityFile @FOLDER/key
 Host refused
     IdentityFile @FOLDER/other_key
 Host stranger
     HostKeyAlias stranger
-Host web1 refused stranger
+Host web1 web2 refused stranger
     HostName 127.0.0.1
     Port @PORT
     User root
