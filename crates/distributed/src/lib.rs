@@ -6,6 +6,7 @@
 //! lost or counted twice, no number of a load is sent by two workers, and no load outlives its owner by 10 s.
 
 pub mod admission;
+pub mod calibration;
 pub mod coordinator;
 pub mod merge;
 pub mod nats;

@@ -11,7 +11,7 @@ use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::worker::LoadShare;
 
 /// The version of these messages.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Largest message with a plan, bytes: servers take 1 MiB (max_payload of nats-server).
 pub const ORDER_BYTES_MAX: usize = 900_000;
 
@@ -115,8 +115,10 @@ pub struct Announce {
     pub instance: String,
     /// The name that people know.
     pub name: String,
-    /// Engine threads that it can run: its capacity.
+    /// Engine threads that it can run.
     pub threads: u32,
+    /// What each of them can send, as it measured; `None` where it did not.
+    pub requests_per_s: Option<u32>,
     /// Whether it takes only parts of workers that were lost, beside the part that its machine has.
     pub spare: bool,
     /// The session that it works for.

@@ -6,6 +6,25 @@ use webdyno_model::worker::LoadShare;
 /// Most engine threads that a load has in all.
 pub const THREADS_MAX: u32 = 100_000;
 
+/// Threads that differ by less count as the same: a measurement of a moment tells no more.
+const ALIKE_MIN: f64 = 0.8;
+
+/// How many of its threads each worker gives, by what each thread can send: all threads of a load have the same of it, so that a slower
+/// machine takes fewer. Where one did not measure, nothing is known of any.
+pub fn capacities(offers: &[(u32, Option<u32>)]) -> Vec<u32> {
+    let best = offers.iter().filter_map(|(_, requests_per_s)| *requests_per_s).max();
+    let all_measured = offers.iter().all(|(_, requests_per_s)| requests_per_s.is_some());
+    let of_best = |requests_per_s: Option<u32>| match (requests_per_s, best) {
+        (Some(own), Some(best)) if all_measured => f64::from(own) / f64::from(best.max(1)),
+        _ => 1.0,
+    };
+    let given = |(threads, requests_per_s): &(u32, Option<u32>)| match of_best(*requests_per_s) {
+        share if share >= ALIKE_MIN => *threads,
+        share => ((f64::from(*threads) * share).round() as u32).max(1),
+    };
+    offers.iter().map(given).collect()
+}
+
 /// The shares of workers with these capacities, in their order; `None` for one that gets nothing. At most `at_most` threads in all:
 /// a thread without a connection or a user has nothing to do.
 pub fn shares(capacities: &[u32], at_most: u32) -> Vec<Option<LoadShare>> {
@@ -33,6 +52,17 @@ pub fn shares(capacities: &[u32], at_most: u32) -> Vec<Option<LoadShare>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_slower_machine_gives_fewer_threads() {
+        for (offers, given) in [
+            (&[(4, Some(50_000)), (4, Some(25_000)), (1, Some(10_000))][..], [4, 2, 1]),
+            (&[(4, Some(50_000)), (8, Some(42_000)), (2, Some(50_000))], [4, 8, 2]),
+            (&[(4, Some(50_000)), (4, None), (4, Some(1))], [4, 4, 4]),
+        ] {
+            assert_eq!(capacities(offers), given, "{offers:?}");
+        }
+    }
 
     proptest! {
         // Invariant: the shares follow upon each other, have all threads, and nobody has more than it can run.

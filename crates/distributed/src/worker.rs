@@ -25,6 +25,8 @@ pub struct WorkerInfo {
     pub name: String,
     /// Engine threads that it can run.
     pub threads: u32,
+    /// What each of them can send, by [`crate::calibration`].
+    pub requests_per_s: Option<u32>,
     /// What it agrees to do.
     pub limits: Limits,
     /// Whether it takes only parts of workers that were lost.
@@ -318,7 +320,7 @@ impl Worker {
 
     fn announce(&mut self, now_ns: u64) -> Action {
         self.announced_ns = Some(now_ns);
-        let WorkerInfo { build, instance, name, threads, spare, .. } = self.info.clone();
+        let WorkerInfo { build, instance, name, threads, requests_per_s, spare, .. } = self.info.clone();
         let session = self.owner.as_ref().map(|owner| owner.session.clone());
         let load = self.load.as_ref().filter(|load| Some(&load.session) == session.as_ref());
         let load = load.map(|load| load.status.clone());
@@ -328,6 +330,7 @@ impl Worker {
             instance,
             name,
             threads,
+            requests_per_s,
             spare,
             session,
             load,
@@ -363,7 +366,15 @@ mod tests {
     fn worker() -> Worker {
         let limits = Limits { seconds_max: Some(60), ..Limits::default() };
         let (build, instance, name) = ("b".into(), "w1".into(), "one".into());
-        Worker::new(WorkerInfo { build, instance, name, threads: 2, limits, spare: false })
+        Worker::new(WorkerInfo {
+            build,
+            instance,
+            name,
+            threads: 2,
+            requests_per_s: None,
+            limits,
+            spare: false,
+        })
     }
 
     fn plan(load: u32, url: &str) -> OrderBody {

@@ -61,8 +61,17 @@ impl Member {
     pub(super) fn from_part(now_ns: u64, part: &WorkerPart) -> Self {
         let (instance, name) = (part.instance.clone(), part.name.clone());
         let (version, build, threads) = (VERSION, String::new(), part.share.threads);
-        let announce =
-            Announce { version, build, instance, name, threads, spare: false, session: None, load: None };
+        let announce = Announce {
+            version,
+            build,
+            instance,
+            name,
+            threads,
+            requests_per_s: None,
+            spare: false,
+            session: None,
+            load: None,
+        };
         Self { last_contact_ns: now_ns, ..Self::new(announce) }
     }
 

@@ -283,13 +283,13 @@ impl Coordinator {
                 vec![Action::Failed(error)]
             };
         }
-        let mut chosen: Vec<(String, u32)> =
-            free.iter().map(|member| (member.announce.instance.clone(), member.announce.threads)).collect();
-        chosen.sort_by_key(|(instance, _)| self.members[instance].announce.name.clone());
+        let mut chosen: Vec<String> = free.iter().map(|member| member.announce.instance.clone()).collect();
+        chosen.sort_by_key(|instance| self.members[instance].announce.name.clone());
         chosen.truncate(load.order.workers.unwrap_or(usize::MAX));
-        let capacities: Vec<u32> = chosen.iter().map(|(_, threads)| *threads).collect();
-        let shares = shares::shares(&capacities, load.order.threads_max);
-        let parts = chosen.into_iter().zip(shares).filter_map(|((worker, _), share)| Some((worker, share?)));
+        let announced = chosen.iter().map(|instance| &self.members[instance].announce);
+        let offers: Vec<_> = announced.map(|announce| (announce.threads, announce.requests_per_s)).collect();
+        let shares = shares::shares(&shares::capacities(&offers), load.order.threads_max);
+        let parts = chosen.into_iter().zip(shares).filter_map(|(worker, share)| Some((worker, share?)));
         load.parts = parts
             .map(|(worker, share)| Part::new(self.members[&worker].announce.name.clone(), worker, share))
             .collect();

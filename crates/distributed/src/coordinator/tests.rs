@@ -35,7 +35,17 @@ fn announce(number: u32, phase: Option<Phase>) -> Announce {
     let (build, instance) = ("b".into(), format!("w{number:05}"));
     let name = instance.clone();
     let session = load.as_ref().map(|_| "s".to_owned());
-    Announce { version: VERSION, build, instance, name, threads: 2, spare: false, session, load }
+    Announce {
+        version: VERSION,
+        build,
+        instance,
+        name,
+        threads: 2,
+        requests_per_s: None,
+        spare: false,
+        session,
+        load,
+    }
 }
 
 /// What so many workers give, second by second.

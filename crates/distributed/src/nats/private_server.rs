@@ -4,9 +4,10 @@
 use super::connecting::{Broker, Credentials};
 use super::random_name;
 use crate::signing::Signer;
+use rustix::fs::{FlockOperation, flock};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -18,6 +19,8 @@ use webdyno_model::{Result, UserError};
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
+const PREFIX: &str = "webdyno-nats-";
+const LOCK: &str = "lock";
 
 /// A running server; it ends, and its files go, when this is dropped.
 pub struct PrivateServer {
@@ -25,6 +28,8 @@ pub struct PrivateServer {
     directory: PathBuf,
     broker: Broker,
     credentials: Credentials,
+    /// Held as long as the folder is used; the kernel lets go of it when this program is killed.
+    _lock: fs::File,
     /// What the workers are to trust.
     pub public_key: String,
 }
@@ -38,7 +43,8 @@ impl PrivateServer {
             )
             .hint("install it: apt-get install nats-server; or load from this process, without --on")
         })?;
-        let directory = std::env::temp_dir().join(format!("webdyno-nats-{}", random_name()?));
+        remove_left();
+        let directory = std::env::temp_dir().join(format!("{PREFIX}{}", random_name()?));
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&directory)
@@ -46,11 +52,15 @@ impl PrivateServer {
         let signer = Signer::generate();
         let public_key = signer.public_key();
         let credentials = Credentials::from_seed(signer.seed()?);
-        let started = write_files(&directory, &signer).and_then(|()| spawn(&program, &directory));
-        let child = started.inspect_err(|_| drop(fs::remove_dir_all(&directory)))?;
+        let start = |lock| {
+            write_files(&directory, &signer)?;
+            spawn(&program, &directory).map(|child| (child, lock))
+        };
+        let started = hold(&directory).and_then(start);
+        let (child, _lock) = started.inspect_err(|_| drop(fs::remove_dir_all(&directory)))?;
         // From here on dropping ends it.
         let broker = Broker::parse("nats://127.0.0.1")?;
-        let mut server = Self { child, directory, broker, credentials, public_key };
+        let mut server = Self { child, directory, broker, credentials, _lock, public_key };
         let url = server.listening()?;
         server.broker = Broker::parse(&url)?;
         server.broker.credentials = Some(server.credentials.clone());
@@ -114,6 +124,33 @@ impl Drop for PrivateServer {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// Removes folders of servers whose command was killed: nobody holds their lock any more.
+fn remove_left() {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let is_own = entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own);
+        if is_own
+            && entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && let Ok(lock) = fs::File::open(entry.path().join(LOCK))
+            && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// It has its name only once it is held, so that nobody takes it for one that was left.
+fn hold(directory: &Path) -> Result<fs::File> {
+    let path = directory.join(LOCK);
+    let new = path.with_extension("new");
+    let held = fs::File::create(&new).and_then(|file| {
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(&new, &path)?;
+        Ok(file)
+    });
+    held.map_err(|error| io_error("lock", path.display(), &error))
 }
 
 fn write_files(directory: &Path, signer: &Signer) -> Result<()> {

@@ -39,6 +39,8 @@ pub struct WorkerOptions {
     pub build: String,
     /// Engine threads that it can run.
     pub threads: u32,
+    /// What each of them can send, by [`crate::calibration`].
+    pub requests_per_s: Option<u32>,
     /// What it agrees to do.
     pub limits: Limits,
     /// Whose orders it obeys.
@@ -98,7 +100,7 @@ impl Process {
     }
 
     fn add_slot(&mut self) {
-        let WorkerOptions { build, name, threads, limits, .. } = &self.options;
+        let WorkerOptions { build, name, threads, requests_per_s, limits, .. } = &self.options;
         let number = self.slots.len();
         let instance = slot_instance(&self.instance, number);
         let worker = Worker::new(WorkerInfo {
@@ -106,6 +108,7 @@ impl Process {
             instance: instance.clone(),
             name: name.clone(),
             threads: *threads,
+            requests_per_s: *requests_per_s,
             limits: limits.clone(),
             spare: number > 0,
         });
@@ -140,8 +143,13 @@ impl Process {
 
     async fn run(mut self) -> Result<()> {
         let mut links = self.links().await?;
-        let WorkerOptions { name, broker, threads, .. } = &self.options;
-        (self.options.log)(&format!("worker {name} is connected to {}: {threads} threads", broker.name));
+        let WorkerOptions { name, broker, threads, requests_per_s, .. } = &self.options;
+        let measured =
+            requests_per_s.map_or_else(String::new, |rate| format!(", up to {rate} requests/s each"));
+        (self.options.log)(&format!(
+            "worker {name} is connected to {}: {threads} threads{measured}",
+            broker.name
+        ));
         let mut ticks = tokio::time::interval(Duration::from_nanos(TICK_NS));
         let mut ends_by_ns = None;
         loop {

@@ -152,7 +152,15 @@ fn machines(count: usize, random: &mut Random) -> Vec<Machine> {
         let instance = format!("w{host}.{}", number / count);
         let limits = Limits::default();
         Machine {
-            worker: Worker::new(WorkerInfo { build, instance, name, threads, limits, spare }),
+            worker: Worker::new(WorkerInfo {
+                build,
+                instance,
+                name,
+                threads,
+                requests_per_s: None,
+                limits,
+                spare,
+            }),
             engine: None,
             share: None,
             until_ns: 0,

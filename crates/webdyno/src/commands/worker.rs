@@ -6,6 +6,7 @@ use crate::terminal;
 use std::path::Path;
 use std::sync::Arc;
 use webdyno_distributed::admission::Limits;
+use webdyno_distributed::calibration;
 use webdyno_distributed::nats::{Broker, Credentials, WorkerOptions, through_pipes, work, write_private};
 use webdyno_distributed::signing::{Signer, TrustedKeys};
 use webdyno_model::{Result, UserError};
@@ -41,6 +42,8 @@ pub fn worker(arguments: &WorkerArgs) -> Result<u8> {
         name: arguments.name.clone().or(hostname).unwrap_or_else(|| "worker".into()),
         build: env!("WEBDYNO_BUILD").into(),
         threads: arguments.threads.unwrap_or(cores),
+        // Those of one machine would measure each other.
+        requests_per_s: if arguments.parent.is_none() { calibration::requests_per_s() } else { None },
         limits,
         trusted: TrustedKeys::new(&arguments.trusted)?,
         parent: arguments.parent,

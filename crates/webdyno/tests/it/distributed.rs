@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use webdyno_distributed::nats::PrivateServer;
@@ -239,7 +239,13 @@ fn nothing_stays_of_local_workers_whose_owner_is_killed() {
     let _turn = paced_turn();
     let (place, server) = (Place::new(), Counting::start());
     let url = server.url("/");
-    let mut owner = place.child(&["run", "--on", "local:2", "-r", "100", "-d", "60s", "-c", "4", "-q", &url]);
+    let folder = tempfile::tempdir().unwrap();
+    let left = || std::fs::read_dir(folder.path()).unwrap().count();
+    let local = ["run", "--on", "local:2", "-c", "4", "-q", &url];
+    let mut owner = Command::new(assert_cmd::cargo::cargo_bin("webdyno"));
+    owner.args(local).args(["-r", "100", "-d", "60s"]).env("TMPDIR", folder.path());
+    owner.env("WEBDYNO_STATE", place.path("state")).current_dir(place.path(""));
+    let mut owner = owner.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let started = || server.counts().values().sum::<u64>() > 50;
     assert!(wait_until(Duration::from_secs(60), started), "the load does not begin");
     let children = format!("/proc/{0}/task/{0}/children", owner.id());
@@ -252,6 +258,11 @@ fn nothing_stays_of_local_workers_whose_owner_is_killed() {
     let is_gone =
         |pid: &&str| std::fs::read(format!("/proc/{pid}/cmdline")).map_or(true, |command| command.is_empty());
     assert!(wait_until(Duration::from_secs(20), || children.iter().all(is_gone)), "{children:?}");
+    // Its folder goes with that of the next one.
+    assert_eq!(left(), 1);
+    let next = run(place.webdyno().args(local).args(["-n", "10"]).env("TMPDIR", folder.path()));
+    next.with_code_in(&[0, 3]);
+    assert_eq!(left(), 0);
 }
 
 #[test]
