@@ -12,7 +12,7 @@ use webdyno_model::worker::WorkerPart;
 
 /// How often the clock is asked for until it is known, and after that: clocks drift.
 const PING_EVERY_NS: u64 = S / 10;
-const PING_LATER_NS: u64 = 5 * S;
+const PING_LATER_NS: u64 = 2 * S;
 /// How often a lease is renewed when nothing else is ordered.
 const LEASE_EVERY_NS: u64 = S;
 /// A round trip is forgotten after so many newer ones: by then the clocks have drifted apart by more than it was wrong.
@@ -26,6 +26,7 @@ pub(super) struct Member {
     /// The ping that is under way, and when it was sent.
     ping: Option<(u64, u64)>,
     pinged_ns: Option<u64>,
+    answered_ns: Option<u64>,
     nonce: u64,
     /// Round trips, and the offsets that they say: its clock less ours.
     samples: Vec<(u64, i64)>,
@@ -46,6 +47,7 @@ impl Member {
             last_contact_ns: 0,
             ping: None,
             pinged_ns: None,
+            answered_ns: None,
             nonce: 0,
             samples: vec![],
             measured: 0,
@@ -92,6 +94,11 @@ impl Member {
         }
     }
 
+    /// When it was asked what it answered last: it said its state within [`ANNOUNCE_EVERY_NS`] before.
+    pub(super) fn answered_ns(&self) -> Option<u64> {
+        self.answered_ns
+    }
+
     pub(super) fn last_contact_ns(&self) -> u64 {
         self.last_contact_ns
     }
@@ -123,6 +130,7 @@ impl Member {
 
     pub(super) fn pong(&mut self, now_ns: u64, nonce: u64, clock_ns: u64) {
         let Some((_, sent_ns)) = self.ping.take_if(|(sent, _)| *sent == nonce) else { return };
+        self.answered_ns = Some(sent_ns);
         let round_trip_ns = now_ns.saturating_sub(sent_ns);
         let halfway_ns = sent_ns + round_trip_ns / 2;
         self.measured += 1;

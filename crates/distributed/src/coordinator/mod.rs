@@ -360,9 +360,12 @@ impl Coordinator {
             }
             let begins_ns = load.start_at_ns + part.from_s * S;
             let is_waited_for = part.end_index().is_none() && phase != Some(Phase::Started);
-            // One whose lease ended before it began is nobody's, and says nothing of this load.
-            let never_began =
-                !load.is_resumed && is_waited_for && part.has_nothing() && now_ns > begins_ns + S;
+            // One whose lease ended before it began is nobody's, and says nothing of this load. That it did not begin is known by
+            // a question of a second later that it has answered: who is cut off is not heard, or late.
+            let never_began = !load.is_resumed
+                && is_waited_for
+                && part.has_nothing()
+                && member.answered_ns().is_some_and(|asked_ns| asked_ns > begins_ns + S);
             if part.lost_since_ns.is_none()
                 && (member.is_silent(now_ns) || never_began || part.has_failed() || stopped_itself)
             {

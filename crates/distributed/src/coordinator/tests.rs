@@ -2,7 +2,9 @@
 
 use super::{Action, Coordinator, LoadOrder, OnLoss};
 use crate::packed_workload::PackedWorkload;
-use crate::protocol::{Announce, LoadStatus, OrderBody, Phase, Report, ReportBody, S, VERSION};
+use crate::protocol::{
+    Announce, LoadStatus, OrderBody, Phase, Report, ReportBody, S, START_LEAD_NS, VERSION,
+};
 use std::time::{Duration, Instant};
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::Interval;
@@ -64,8 +66,8 @@ fn reports(workers: u32) -> Vec<Vec<Report>> {
     (0..SECONDS).map(of_second).collect()
 }
 
-/// The coordinator with so many workers under way, and how long it is busy with a second of them all.
-fn busy_per_second(workers: u32) -> Duration {
+/// A coordinator whose workers were just told when to begin, and what time it is.
+fn started(workers: u32) -> (Coordinator, u64) {
     let request = RequestSpec { url: "http://127.0.0.1/".into(), ..RequestSpec::default() };
     let workload = Workload { requests: vec![request], connections: 1_000_000, ..Workload::default() };
     let workload = PackedWorkload::pack(&workload).unwrap();
@@ -97,10 +99,16 @@ fn busy_per_second(workers: u32) -> Duration {
             }
         }
         if phase == Some(Phase::Started) {
-            break;
+            return (coordinator, now_ns);
         }
     }
-    assert_eq!(phase, Some(Phase::Started));
+    panic!("nobody was told to begin");
+}
+
+/// How long it is busy with a second of so many workers.
+fn busy_per_second(workers: u32) -> Duration {
+    let (mut coordinator, mut now_ns) = started(workers);
+    let phase = Some(Phase::Started);
     let reports = reports(workers);
     let begun = Instant::now();
     let mut merged = 0;
@@ -136,4 +144,28 @@ fn the_cost_of_workers_is_linear() {
     // Nothing of it grows with the square of their number; the bound leaves room for a busy machine.
     assert!(many < few * 25, "{few:?} {many:?}");
     assert!(grown_kb < 500_000, "{grown_kb} kB");
+}
+
+#[test]
+fn who_is_cut_off_as_the_load_begins_is_not_taken_for_one_that_did_not_begin() {
+    let (mut coordinator, mut now_ns) = started(2);
+    let until_ns = now_ns + START_LEAD_NS + 2 * S;
+    let mut said = vec![];
+    // Its last words were that it is ready, and nothing comes through.
+    while now_ns < until_ns {
+        now_ns += S / 10;
+        let is_heard = now_ns < until_ns - START_LEAD_NS - S;
+        (0..2)
+            .filter(|_| is_heard)
+            .for_each(|number| coordinator.announced(now_ns, announce(number, Some(Phase::Ready))));
+        said.extend(coordinator.tick(now_ns));
+    }
+    for number in 0..2 {
+        coordinator.announced(now_ns, announce(number, Some(Phase::Started)));
+    }
+    reports(2).into_iter().flatten().for_each(|report| drop(coordinator.report(report)));
+    said.extend(coordinator.tick(now_ns + S / 10));
+    assert!(!said.iter().any(|action| matches!(action, Action::Note(_) | Action::Failed(_))), "{said:?}");
+    let seconds = said.iter().filter(|action| matches!(action, Action::Interval(_))).count() as u64;
+    assert_eq!(seconds, SECONDS);
 }

@@ -12,7 +12,7 @@ use crate::signing::Signer;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::stream::{Config, RetentionPolicy};
 use async_nats::{Client, Message, Subscriber, jetstream};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -30,6 +30,8 @@ use webdyno_session::live::{Generator, GeneratorEvent, LoadTask};
 const POLL: Duration = Duration::from_millis(20);
 /// Results of a session that nobody takes up are forgotten after a day.
 const RESULTS_AGE_MAX: Duration = Duration::from_secs(86_400);
+const CONSUMER_TRIES: u32 = 10;
+const CONSUMER_PAUSE: Duration = Duration::from_millis(300);
 /// A result that was not acknowledged within this time is given again.
 const ACK_WAIT: Duration = Duration::from_secs(10);
 
@@ -248,6 +250,8 @@ struct Links {
     inbox: String,
     results: pull::Stream,
     stream: jetstream::stream::Stream,
+    /// The name of what gives the results.
+    consumer: String,
     /// Results that were not acknowledged yet, as they were delivered last.
     kept: HashMap<ReportKey, jetstream::Message>,
     load: Option<(Arc<AtomicU64>, mpsc::Sender<Event>)>,
@@ -265,8 +269,12 @@ impl Links {
             true => stream_with(&client, &session, &broker.name).await?,
             false => stream(&client, broker.replicas()).await?,
         };
+        let consumer = match is_resumed {
+            true => format!("{}-{}", consumer_name(&session), random_name()?),
+            false => consumer_name(&session),
+        };
         let config = pull::Config {
-            durable_name: Some(consumer_name(&session)),
+            durable_name: Some(consumer.clone()),
             filter_subject: result_subject(&session, ">"),
             ack_policy: AckPolicy::Explicit,
             ack_wait: ACK_WAIT,
@@ -275,14 +283,22 @@ impl Links {
             inactive_threshold: RESULTS_AGE_MAX,
             ..pull::Config::default()
         };
-        let consumer = stream.create_consumer(config).await;
-        let results = match consumer {
-            Ok(consumer) => consumer.messages().await.map_err(|error| denied(STREAM, &error.to_string()))?,
-            Err(error) => return Err(denied(STREAM, &error.to_string())),
-        };
+        let results = consume(&stream, config).await?;
         let coordinator = Coordinator::new(session);
         let (kept, load) = (HashMap::new(), None);
-        Ok(Self { client, signer, coordinator, announcements, pongs, inbox, results, stream, kept, load })
+        Ok(Self {
+            client,
+            signer,
+            coordinator,
+            announcements,
+            pongs,
+            inbox,
+            results,
+            stream,
+            consumer,
+            kept,
+            load,
+        })
     }
 
     async fn run(mut self, mut requests: UnboundedReceiver<Request>) {
@@ -392,7 +408,7 @@ impl Links {
         let _ = self.client.flush().await;
         let session = self.coordinator.session();
         if self.coordinator.is_over() {
-            let _ = self.stream.delete_consumer(&consumer_name(session)).await;
+            let _ = self.stream.delete_consumer(&self.consumer).await;
         }
         // Acknowledgements may be under way still.
         if self.load.as_ref().is_some_and(|(logged, _)| logged.load(Ordering::Acquire) == u64::MAX) {
@@ -419,7 +435,22 @@ async fn stream(client: &Client, num_replicas: usize) -> Result<jetstream::strea
     })
 }
 
-/// The stream that keeps the results of a session. What was given to its coordinator and not acknowledged is given anew.
+/// The results as they come. One whose deletion is still under way in the cluster keeps the next one out for a moment.
+async fn consume(stream: &jetstream::stream::Stream, config: pull::Config) -> Result<pull::Stream> {
+    let mut tries = 0;
+    let consumer = loop {
+        match stream.create_consumer(config.clone()).await {
+            Ok(consumer) => break consumer,
+            Err(_) if tries < CONSUMER_TRIES => tries += 1,
+            Err(error) => return Err(denied(STREAM, &error.to_string())),
+        }
+        tokio::time::sleep(CONSUMER_PAUSE).await;
+    };
+    consumer.messages().await.map_err(|error| denied(STREAM, &error.to_string()))
+}
+
+/// The stream that keeps the results of a session. What was given to its coordinator and not acknowledged is given anew, to a consumer
+/// of another name: of two with the same, the deletion of the first can reach a server of the cluster after the creation of the second.
 async fn stream_with(client: &Client, session: &str, on: &str) -> Result<jetstream::stream::Stream> {
     let forgotten = || {
         UserError::cannot_run(format!("{on} keeps no results of session {session}"))
@@ -427,7 +458,13 @@ async fn stream_with(client: &Client, session: &str, on: &str) -> Result<jetstre
     };
     let jetstream = jetstream::new(client.clone());
     let stream = jetstream.get_stream(STREAM).await.map_err(|_| forgotten())?;
-    let had_consumer = stream.delete_consumer(&consumer_name(session)).await.is_ok();
+    let name = consumer_name(session);
+    let names: Vec<String> =
+        stream.consumer_names().try_collect().await.unwrap_or_else(|_| vec![name.clone()]);
+    let mut had_consumer = false;
+    for name in names.iter().filter(|own| own.starts_with(&name)) {
+        had_consumer |= stream.delete_consumer(name).await.is_ok();
+    }
     let subjects = stream.info_with_subjects(result_subject(session, ">")).await;
     let has_results = match subjects {
         Ok(mut subjects) => subjects.next().await.is_some(),

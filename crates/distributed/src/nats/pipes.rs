@@ -17,7 +17,7 @@ use webdyno_model::{Result, UserError};
 
 /// The connection cannot be made again, so a link that stalls for some seconds must not end it.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-const KEY_BYTES_MAX: u64 = 10_000;
+const KEY_BYTES_MAX: usize = 10_000;
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The worker's end: a server on loopback that is the other end's. Sets `ended` when the connection is over. An error when the first
@@ -96,12 +96,9 @@ fn copy(input: &mut impl Read, output: &mut impl Write) -> io::Result<()> {
 
 /// Byte by byte: what follows is the server's.
 fn read_line(input: &mut impl Read) -> io::Result<String> {
-    let mut line = vec![];
-    for byte in input.take(KEY_BYTES_MAX).bytes() {
-        match byte? {
-            b'\n' => break,
-            byte => line.push(byte),
-        }
+    let (mut line, mut byte) = (vec![], [0]);
+    while line.len() < KEY_BYTES_MAX && input.read(&mut byte)? > 0 && byte != *b"\n" {
+        line.extend(byte);
     }
     Ok(String::from_utf8_lossy(&line).into_owned())
 }

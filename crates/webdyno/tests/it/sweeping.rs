@@ -208,7 +208,7 @@ fn processors_and_memory_are_swept_and_given_back() {
 fn folder_on_disk() -> tempfile::TempDir {
     let folders = [env!("CARGO_TARGET_TMPDIR"), env!("CARGO_MANIFEST_DIR"), "/var/tmp", "/opt"];
     let is_on_disk = |folder: &&str| {
-        let system = rustix::fs::statfs(*folder).map(|system| system.f_type as i64);
+        let system = rustix::fs::statfs(*folder).map(|system| system.f_type);
         system.is_ok_and(|system| ![0x0102_1994, 0x8584_58f6].contains(&system))
     };
     let folder = folders.into_iter().find(is_on_disk);
