@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use webdyno_model::transport::TlsOptions;
+use webdyno_model::transport::{Io, TlsOptions};
 use webdyno_model::workload::Workload;
 use webdyno_model::workload::body::Body;
 use webdyno_model::{Result, UserError};
@@ -69,6 +69,8 @@ fn check(workload: &Workload) -> Result<()> {
         "addresses of this machine (--source-ip)"
     } else if tls != TlsOptions::default() {
         "files of TLS (--cacert, --cert, --key)"
+    } else if transport.io == Io::Uring {
+        "io_uring (--io uring)"
     } else {
         return Ok(());
     };

@@ -1,9 +1,9 @@
-//! Loads one URL and prints what the engine itself costs: `load URL CONNECTIONS SECONDS [RATE] [close] [streams=N]`.
+//! Loads one URL and prints what the engine itself costs: `load URL CONNECTIONS SECONDS [RATE] [close] [uring] [streams=N]`.
 //! With `streams` it speaks HTTP/2. Any certificate is accepted.
 
 use webdyno_load::{Control, prepare, probe, run};
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::transport::{TlsOptions, Transport};
+use webdyno_model::transport::{Io, TlsOptions, Transport};
 use webdyno_model::workload::{Arrival, RequestSpec, Stop, Workload};
 use webdyno_model::{Result, UserError};
 
@@ -16,7 +16,7 @@ fn main() {
 
 fn workload() -> Result<Workload> {
     let args: Vec<_> = std::env::args().skip(1).collect();
-    let usage = || UserError::usage("load URL CONNECTIONS SECONDS [RATE] [close] [streams=N]");
+    let usage = || UserError::usage("load URL CONNECTIONS SECONDS [RATE] [close] [uring] [streams=N]");
     let number = |index: usize| args.get(index).and_then(|text| text.parse::<f64>().ok()).ok_or_else(usage);
     let url = args.first().ok_or_else(usage)?.clone();
     let streams =
@@ -34,6 +34,7 @@ fn workload() -> Result<Workload> {
         transport: Transport {
             tls: TlsOptions { insecure: true, ..TlsOptions::default() },
             http2_streams: streams,
+            io: if args.iter().any(|text| text == "uring") { Io::Uring } else { Io::Epoll },
             ..Transport::default()
         },
         ..Workload::default()
@@ -42,6 +43,7 @@ fn workload() -> Result<Workload> {
 
 fn load() -> Result<()> {
     let mut prepared = prepare(&workload()?)?;
+    prepared.warnings().iter().for_each(|warning| println!("{warning}"));
     println!("{:?}", probe(&mut prepared)?);
     let (mut completed, mut failed) = (0, 0);
     let [mut response, mut delay, mut service] =

@@ -34,6 +34,27 @@ pub struct Transport {
     /// The proxy that all connections go to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
+    /// How the kernel tells the engine which connections are ready.
+    #[serde(skip_serializing_if = "Io::is_epoll")]
+    pub io: Io,
+}
+
+/// How the kernel tells the engine which connections are ready. The figures mean the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Io {
+    /// By epoll(7).
+    #[default]
+    Epoll,
+    /// By io_uring(7), which closes connections, too; by epoll where there is none.
+    Uring,
+}
+
+impl Io {
+    /// Whether nothing else was asked for.
+    fn is_epoll(&self) -> bool {
+        *self == Self::Epoll
+    }
 }
 
 /// A proxy of HTTP. Who it is for is told by `Proxy-Authorization` (RFC 9110, section 11.7.2).

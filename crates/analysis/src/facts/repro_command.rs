@@ -3,7 +3,7 @@
 use crate::measurement::Measurement;
 use std::collections::BTreeSet;
 use webdyno_model::service::{Endpoint, LogFile, LogKind, ServiceSnapshot};
-use webdyno_model::transport::{AddressFamily, Transport};
+use webdyno_model::transport::{AddressFamily, Io, Transport};
 use webdyno_model::workload::visit::{PageSpec, Resources, SessionSpec, Think, Visits};
 use webdyno_model::workload::{Arrival, Workload};
 
@@ -195,6 +195,7 @@ fn transport_flags(transport: &Transport) -> String {
         AddressFamily::Ipv4 => " -4",
         AddressFamily::Ipv6 => " -6",
     });
+    flags.push_str(if transport.io == Io::Uring { " --io uring" } else { "" });
     flags
 }
 
@@ -249,12 +250,13 @@ mod tests {
             resolve_each: true,
             address_family: AddressFamily::Ipv6,
             http2_streams: Some(10),
+            io: Io::Uring,
             ..Transport::default()
         };
         transport.tls.ca_file = Some("my ca.pem".into());
         assert_eq!(
             transport_flags(&transport),
-            " --http2 --streams 10 --cacert 'my ca.pem' --source-ip 127.0.0.2 --connect-to ':443:[::1]:' --resolve each -6"
+            " --http2 --streams 10 --cacert 'my ca.pem' --source-ip 127.0.0.2 --connect-to ':443:[::1]:' --resolve each -6 --io uring"
         );
     }
 

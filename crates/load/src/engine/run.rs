@@ -4,8 +4,8 @@ use crate::engine::Engine;
 use crate::engine::connection_abort::ConnectionAbort;
 use crate::engine::control::Control;
 use crate::io::clock::monotonic_ns;
-use crate::io::epoll::{EpollIo, EventLoop};
 use crate::io::http2::Http2Io;
+use crate::io::kernel::{EventLoop, KernelIo};
 use crate::io::rx_timestamps::RxTimestamps;
 use crate::io::websocket::WebSocketIo;
 use crate::plan::thread_share::ThreadShare;
@@ -238,7 +238,7 @@ fn event_loops(plan: &Plan, control: &Control, shares: &[ThreadShare]) -> Result
     let event_loop = |share| {
         let rx_timestamps = RxTimestamps::new(plan.clock, plan.slots(share)).map_err(no_timestamps)?;
         let waker = control.waker().map_err(|errno| no_loop(errno.into()))?;
-        EventLoop::new(waker, &plan.origins, rx_timestamps).map_err(no_loop)
+        EventLoop::new(waker, &plan.origins, rx_timestamps, plan.transport.io).map_err(no_loop)
     };
     let loops: Result<_> = shares.iter().map(event_loop).collect();
     loops.inspect_err(|_| control.forget_wakers())
@@ -263,7 +263,7 @@ fn run_thread(
         Some(spare.unwrap_or_else(|| Box::new(Report::new(&labels))))
     };
     let slots = plan.slots(share);
-    let io = EpollIo::new(event_loop, plan.tls.as_ref(), &plan.transport, slots);
+    let io = KernelIo::new(event_loop, plan.tls.as_ref(), &plan.transport, slots);
     let has_websockets = plan.origins.iter().any(|origin| origin.websocket.is_some());
     match plan.http2_limits(share) {
         None if has_websockets => {

@@ -1,10 +1,10 @@
-//! The engine's side of the machine: clock and sockets behind one trait, epoll, TLS, names, timestamps, local ports.
+//! The engine's side of the machine: clock and sockets behind one trait, epoll and io_uring, TLS, names, timestamps, local ports.
 
 pub(crate) mod blocking_connection;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
-pub(crate) mod epoll;
 pub(crate) mod http2;
+pub(crate) mod kernel;
 pub(crate) mod network_io;
 pub(crate) mod origin;
 pub mod ports;

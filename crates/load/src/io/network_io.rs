@@ -1,5 +1,5 @@
 //! The interface between the engine and the operating system: a clock and sockets. The engine is written against this
-//! trait; production uses `epoll`, tests use a simulation.
+//! trait; production uses `kernel` (epoll or io_uring), tests use a simulation.
 
 use crate::io::origin::Origin;
 use crate::io::tcp_info::TcpReading;

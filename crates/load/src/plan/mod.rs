@@ -20,6 +20,7 @@ pub(crate) use choice::Choice;
 pub(crate) use dynamic::Dynamic;
 
 use crate::http::content_check::ResponseChecks;
+use crate::io::kernel::uring_unavailable;
 use crate::io::origin::{Endpoint, Origin, Origins, TcpEndpoint, authority, position};
 use crate::io::tls;
 use crate::schedule::rate_profile::RateProfile;
@@ -351,8 +352,8 @@ pub fn prepare_share(workload: &Workload, share: Option<LoadShare>) -> Result<Pr
         ok: (0..STATUS_CODES as u16).map(|status| workload.ok_status.contains(status)).collect(),
     };
     plan.reserve_descriptors()?;
-    let warnings = check_ports(&mut plan, workload)?.into_iter().collect();
-    Ok(Prepared { plan, warnings, alone_us: None })
+    let notes = [check_ports(&mut plan, workload)?, plan.choose_io(uring_unavailable)];
+    Ok(Prepared { plan, warnings: notes.into_iter().flatten().collect(), alone_us: None })
 }
 
 /// How the level changes; in closed arrival it is in connections, and here in requests.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plan::thread_share::ThreadShare;
+use webdyno_model::transport::Io;
 use webdyno_model::workload::{RequestSpec, Stop};
 
 fn spec(method: &str, url: &str) -> RequestSpec {
@@ -251,4 +252,19 @@ fn flags_without_effect_are_reported() {
     }
     load.transport.source_ips = vec!["0.0.0.0".parse().unwrap()];
     assert!(refused(&load).message.contains("0.0.0.0 is every address"));
+}
+
+#[test]
+fn a_load_goes_by_epoll_where_io_uring_is_refused_and_says_why() {
+    let url = "http://127.0.0.1:1/".into();
+    let mut load =
+        Workload { requests: vec![RequestSpec { url, ..RequestSpec::default() }], ..Workload::default() };
+    let refused = |_| Some("io_uring is forbidden here".to_owned());
+    assert_eq!(prepare(&load).unwrap().plan.choose_io(refused), None, "nobody asked for it");
+    load.transport.io = Io::Uring;
+    let mut plan = prepare(&load).unwrap().plan;
+    plan.transport.io = Io::Uring;
+    let note = plan.choose_io(refused).unwrap();
+    assert!(note.contains("epoll") && note.ends_with("io_uring is forbidden here"), "{note}");
+    assert_eq!((plan.transport.io, plan.choose_io(refused)), (Io::Epoll, None));
 }

@@ -1,9 +1,17 @@
-//! What is reported of flags that change nothing in a load.
+//! What is reported of flags that change nothing in a load, or cannot have what they ask for.
 
 use super::{Origin, Plan};
-use webdyno_model::transport::TlsOptions;
+use webdyno_model::transport::{Io, TlsOptions};
 
 impl Plan {
+    /// Leaves io_uring, if it was asked for, where there is a reason why it cannot be used, and tells it.
+    pub(super) fn choose_io(&mut self, unavailable: impl FnOnce(u32) -> Option<String>) -> Option<String> {
+        let threads = self.share.threads;
+        let reason = (self.transport.io == Io::Uring).then(|| unavailable(threads)).flatten()?;
+        self.transport.io = Io::Epoll;
+        Some(format!("the load goes by epoll, not by io_uring (--io uring): {reason}"))
+    }
+
     /// Addresses that no connection begins from, as no server has one of their kind.
     pub(super) fn unused_sources_warning(&self) -> Option<String> {
         let reached = |ipv4: bool| {

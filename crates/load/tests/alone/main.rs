@@ -10,6 +10,7 @@ mod server;
 
 use server::{OK, Server, Step, load, workload};
 use std::time::{Duration, Instant};
+use webdyno_model::transport::Io;
 use webdyno_model::workload::Arrival;
 
 fn descriptors() -> usize {
@@ -36,12 +37,18 @@ fn fate(turn: u64) -> Vec<Step> {
 #[test]
 fn a_load_leaves_no_descriptor() {
     let before = descriptors();
-    for (arrival, keepalive) in [(Arrival::Closed, true), (Arrival::Closed, false)].into_iter().chain(
-        [true, false].map(|keepalive| (Arrival::Open { rate_per_s: 200.0, poisson: false }, keepalive)),
-    ) {
+    let open = Arrival::Open { rate_per_s: 200.0, poisson: false };
+    for (arrival, keepalive, io) in [
+        (Arrival::Closed, true, Io::Epoll),
+        (Arrival::Closed, false, Io::Uring),
+        (Arrival::Closed, false, Io::Epoll),
+        (open, true, Io::Uring),
+        (open, false, Io::Epoll),
+    ] {
         let server = Server::by_turn(fate);
         let mut load_of = workload(&server.url());
         (load_of.arrival, load_of.keepalive) = (arrival, keepalive);
+        load_of.transport.io = io;
         (load_of.connections, load_of.threads) = (16, Some(2));
         load_of.timeout_us = 200_000;
         load_of.stop.duration_us = Some(600_000);

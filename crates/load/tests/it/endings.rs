@@ -61,7 +61,7 @@ fn follow(mut stream: TcpStream, script: &[Step]) -> Ending {
 }
 
 /// Loads the script with eight requests of two users, and checks that each of this many connections ended by FIN.
-fn check(connections: usize, script: Vec<Step>, change: fn(&mut Workload)) {
+pub fn check(connections: usize, script: Vec<Step>, change: fn(&mut Workload)) {
     let (address, endings) = watched(connections, script);
     let mut load_of = workload(&format!("http://{address}/"));
     (load_of.stop.requests, load_of.stop.duration_us) = (Some(8), None);

@@ -28,4 +28,5 @@ mod stopping;
 mod tls;
 mod transport;
 mod truth;
+mod uring;
 mod websocket;

@@ -2,7 +2,7 @@
 
 use crate::human::{count, plural};
 use webdyno_model::run::RunReport;
-use webdyno_model::transport::{AddressFamily, Transport};
+use webdyno_model::transport::{AddressFamily, Io, Transport};
 
 /// A line for each thing that is not as usual.
 pub(crate) fn transport(transport: &Transport) -> Vec<String> {
@@ -49,6 +49,9 @@ pub(crate) fn transport(transport: &Transport) -> Vec<String> {
     }
     if transport.tls.no_resumption {
         lines.push("TLS: full handshake per connection, no session resumption".into());
+    }
+    if transport.io == Io::Uring {
+        lines.push("io_uring asked for (--io uring)".into());
     }
     lines
 }

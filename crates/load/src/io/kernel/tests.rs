@@ -47,7 +47,7 @@ fn server() -> SocketAddr {
 }
 
 /// A world with one slot for a load of this server.
-fn io(address: SocketAddr, clock: Clock) -> (EpollIo, Prepared) {
+fn io(address: SocketAddr, clock: Clock) -> (KernelIo, Prepared) {
     let url = format!("https://{address}/");
     let mut load = Workload {
         requests: vec![RequestSpec { url, ..RequestSpec::default() }],
@@ -58,12 +58,13 @@ fn io(address: SocketAddr, clock: Clock) -> (EpollIo, Prepared) {
     let prepared = prepare(&load).unwrap();
     let waker = Control::new().waker().unwrap();
     let timestamps = RxTimestamps::new(clock, 1).unwrap();
-    let kernel = EventLoop::new(waker, &prepared.plan.origins, timestamps).unwrap();
-    (EpollIo::new(kernel, prepared.plan.tls.as_ref(), &prepared.plan.transport, 1), prepared)
+    let kernel =
+        EventLoop::new(waker, &prepared.plan.origins, timestamps, prepared.plan.transport.io).unwrap();
+    (KernelIo::new(kernel, prepared.plan.tls.as_ref(), &prepared.plan.transport, 1), prepared)
 }
 
 /// Makes a call until it does something.
-fn done(io: &mut EpollIo, mut call: impl FnMut(&mut EpollIo) -> Result<usize, SocketError>) -> usize {
+fn done(io: &mut KernelIo, mut call: impl FnMut(&mut KernelIo) -> Result<usize, SocketError>) -> usize {
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         match call(io) {
@@ -104,7 +105,7 @@ fn a_handshake_begins_when_the_connection_could_carry_it() {
 fn a_tls_read_without_a_timestamp_has_none() {
     let (mut io, prepared) = io(server(), Clock::Kernel);
     io.connect(SLOT, 0, &prepared.plan.origins[0]).unwrap();
-    let ask = |io: &mut EpollIo| {
+    let ask = |io: &mut KernelIo| {
         let sent_ns = io.now_ns();
         done(io, |io| io.send(SLOT, REQUEST));
         assert_eq!(done(io, |io| io.recv(SLOT, &mut [0; 4096])), ANSWER.len());

@@ -1,13 +1,17 @@
-//! The production implementation of [`NetworkIo`]: Linux sockets and epoll, edge-triggered. epoll(7),
-//! timerfd_create(2), tcp(7).
+//! The production implementation of [`NetworkIo`]: Linux sockets, and epoll or io_uring to tell which are ready, by
+//! edges. epoll(7), timerfd_create(2), tcp(7).
 //!
 //! A socket is registered once, for everything, so a request on a kept connection costs one send, one recv and a share
-//! of one epoll_wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
+//! of one wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
 //! epoll_wait nor a thread's timer slack; it is edge-triggered too and so never needs to be read.
 
+mod readiness;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod uring;
+
+pub(crate) use uring::unavailable as uring_unavailable;
 
 use crate::io::clock::{monotonic_ns, nanoseconds, timespec};
 use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
@@ -20,7 +24,8 @@ use crate::io::tcp_info::TcpReading;
 use crate::io::tls::for_thread;
 use crate::io::tunnel::Tunnel;
 
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use readiness::Readiness;
+use rustix::event::epoll::{Event, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -35,7 +40,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tls::{TlsInput, TlsStream};
-use webdyno_model::transport::Transport;
+use uring::Uring;
+use webdyno_model::transport::{Io, Transport};
 
 /// Events taken with one call. More would let the first ones grow stale before the last are handled.
 const EVENTS_MAX: usize = 128;
@@ -46,7 +52,7 @@ const UNIX_RETRY_NS: u64 = 1_000_000;
 
 /// The kernel resources that a thread needs before it can run.
 pub(crate) struct EventLoop {
-    epoll: OwnedFd,
+    readiness: Readiness,
     timer: OwnedFd,
     timestamps: RxTimestamps,
     // Held so that it stays registered.
@@ -56,11 +62,13 @@ pub(crate) struct EventLoop {
 }
 
 /// Sockets and clock of one thread.
-pub(crate) struct EpollIo {
+pub(crate) struct KernelIo {
     kernel: EventLoop,
     sockets: Vec<Option<OwnedFd>>,
     events: Vec<Event>,
     events_count: usize,
+    /// Whether whoever connects a slot sends next, and so learns whether there is room.
+    sends_at_once: bool,
     origin_ns: u64,
     armed_ns: u64,
     /// What TLS needs; without it there is none.
@@ -118,14 +126,21 @@ enum DelayReason {
 
 impl EventLoop {
     /// An event loop whose sleep ends when `waker` becomes readable, with a resolver when connections look up names.
-    pub(crate) fn new(waker: OwnedFd, origins: &[Origin], timestamps: RxTimestamps) -> std::io::Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    pub(crate) fn new(
+        waker: OwnedFd,
+        origins: &[Origin],
+        timestamps: RxTimestamps,
+        io: Io,
+    ) -> std::io::Result<Self> {
+        let mut readiness = match io {
+            Io::Epoll => Readiness::epoll()?,
+            Io::Uring => Readiness::Uring(Box::new(Uring::new()?)),
+        };
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        let wake = EventData::new_u64(WAKE_TOKEN);
-        epoll::add(&epoll, &timer, wake, EventFlags::IN | EventFlags::ET)?;
-        // Level-triggered: a stop of the load must not be missed.
-        epoll::add(&epoll, &waker, wake, EventFlags::IN)?;
+        readiness.add_wake(&timer, false)?;
+        // A stop of the load must not be missed.
+        readiness.add_wake(&waker, true)?;
         let each = |origin: &Origin| {
             matches!(&origin.endpoint, Endpoint::Tcp(TcpEndpoint { resolve_each: true, .. }))
         };
@@ -135,21 +150,21 @@ impl EventLoop {
         };
         if let Some((_, signal)) = &resolver {
             // As the timer, it only ends a sleep and is never read.
-            epoll::add(&epoll, signal, wake, EventFlags::IN | EventFlags::ET)?;
+            readiness.add_wake(signal, false)?;
         }
-        Ok(Self { epoll, timer, timestamps, _waker: waker, resolver })
+        Ok(Self { readiness, timer, timestamps, _waker: waker, resolver })
     }
 }
 
-impl EpollIo {
+impl KernelIo {
     /// For this many slots.
     pub(crate) fn new(
-        kernel: EventLoop,
+        mut kernel: EventLoop,
         tls: Option<&Arc<ClientConfig>>,
         transport: &Transport,
         slots: usize,
     ) -> Self {
-        let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(WAKE_TOKEN) };
+        let events = kernel.readiness.begin(slots);
         let tls = tls.map(|config| {
             let config = for_thread(config, &transport.tls);
             TlsContext { config, input: TlsInput::new() }
@@ -158,8 +173,9 @@ impl EpollIo {
         Self {
             kernel,
             sockets: (0..slots).map(|_| None).collect(),
-            events: vec![nothing; EVENTS_MAX],
+            events,
             events_count: 0,
+            sends_at_once: transport.http2_streams.is_none(),
             origin_ns: 0,
             armed_ns: 0,
             tls,
@@ -261,18 +277,21 @@ impl EpollIo {
         })
     }
 
-    /// Registers a connecting socket with epoll.
+    /// Has a connecting socket's readiness told.
     fn register_socket(&mut self, slot: u32, token: u64, socket: OwnedFd) -> Result<(), SocketError> {
-        let interest =
-            EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::PRI | EventFlags::ET;
-        epoll::add(&self.kernel.epoll, &socket, EventData::new_u64(token), interest)?;
+        let asks_for_room = self.sends_at_once && !self.uses_tls(slot) && !self.delayed.contains_key(&slot);
+        self.kernel.readiness.add(slot, token, &socket, asks_for_room)?;
         self.sockets[slot as usize] = Some(socket);
         Ok(())
     }
 
     fn connect_to(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), SocketError> {
         let source = self.next_source_address(address);
-        let socket = sockets::tcp(address, source)?;
+        let socket = sockets::tcp(address, source).or_else(|errno| match errno {
+            // Those that were closed since the last wait may be open yet.
+            Errno::MFILE if self.kernel.readiness.hand_over() => sockets::tcp(address, source),
+            errno => Err(errno),
+        })?;
         self.kernel.timestamps.begin(slot, &socket);
         self.register_socket(slot, token, socket)
     }
@@ -379,7 +398,7 @@ impl EpollIo {
     }
 }
 
-impl NetworkIo for EpollIo {
+impl NetworkIo for KernelIo {
     #[inline]
     fn now_ns(&self) -> u64 {
         monotonic_ns().saturating_sub(self.origin_ns)
@@ -431,7 +450,11 @@ impl NetworkIo for EpollIo {
         if self.uses_tls(slot) {
             return self.send_tls(slot, bytes);
         }
-        Ok(rustix::net::send(self.socket(slot)?, bytes, SendFlags::NOSIGNAL)?)
+        let sent = rustix::net::send(self.socket(slot)?, bytes, SendFlags::NOSIGNAL);
+        if sent == Err(Errno::AGAIN) || sent.is_ok_and(|count| count < bytes.len()) {
+            self.kernel.readiness.await_room(slot);
+        }
+        Ok(sent?)
     }
 
     #[inline]
@@ -488,7 +511,9 @@ impl NetworkIo for EpollIo {
             });
             self.sessions[slot as usize] = None;
         }
-        self.sockets[slot as usize] = None;
+        if let Some(socket) = self.sockets[slot as usize].take() {
+            self.kernel.readiness.close(slot, socket);
+        }
         self.kernel.timestamps.end(slot);
         if let Some(Delayed { token, reason: DelayReason::Resolving }) = self.delayed.remove(&slot)
             && let Some((resolver, _)) = &self.kernel.resolver
@@ -507,10 +532,7 @@ impl NetworkIo for EpollIo {
             () if !self.queue.is_empty() => left_ns.min(UNIX_RETRY_NS),
             () => left_ns,
         };
-        // The kernel's plain epoll_wait counts in milliseconds, rounded up: late by less than one.
-        let timeout = timespec(left_ns);
-        self.events_count =
-            epoll::wait(&self.kernel.epoll, &mut self.events[..], Some(&timeout)).unwrap_or(0);
+        self.events_count = self.kernel.readiness.wait(left_ns, &mut self.events);
         self.synthetic_events.clear();
         if !self.pending_events.is_empty() {
             std::mem::swap(&mut self.pending_events, &mut self.synthetic_events);
@@ -526,12 +548,15 @@ impl NetworkIo for EpollIo {
         if index >= self.events_count {
             return self.synthetic_events[index - self.events_count];
         }
-        let event = self.events[index];
-        let flags = event.flags;
-        // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. No server sends any
-        // in HTTP: such a connection is read to its end and not kept.
-        let hangup =
-            flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::PRI);
-        Ready { token: event.data.u64(), readable: hangup || flags.contains(EventFlags::IN), hangup }
+        self.kernel.readiness.ready(index, &self.events)
     }
+}
+
+/// What the kernel tells of a socket.
+#[inline]
+fn ready_from(token: u64, flags: EventFlags) -> Ready {
+    // A read ends at urgent data (tcp(7)) and is then short without having drained the socket. No server sends any
+    // in HTTP: such a connection is read to its end and not kept.
+    let hangup = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::PRI);
+    Ready { token, readable: hangup || flags.contains(EventFlags::IN), hangup }
 }
