@@ -14,8 +14,10 @@
 //! flight are not among them, nobody waits in the server's queue, and the proxy hardly computes.
 //!
 //! ## What to do
-//! Raise `max` (`max_conns`), or leave it out: then a process may have as many as it has threads. Set it to what is in flight at once by the number of
-//! processes, plus 30%. Make sure that the backend serves that many. Manual change.
+//! Raise `max` (`max_conns`), or leave it out: then a process may have as many as it has threads. webdyno sets it to what is in flight at once by the
+//! number of processes, plus 30%, and to no more than the backend is known to serve at once: that value of the line alone, by a reload. It is a
+//! manual change where a variable or a macro gives the value, where several lines do for one backend, and where `BalancerPersist` keeps the old one;
+//! under prefork each process has one connection, whatever `max` says, and more processes are what helps.
 //!
 //! ## By hand
 //! `grep -ri 'max=' /etc/apache2`; `nginx -T | grep max_conns`; `ss -tn state established dst ADDRESS | wc -l` under load against `max` times the number of
@@ -24,6 +26,7 @@
 pub(crate) mod finding;
 mod from_outside;
 pub(crate) mod refused;
+mod remedy;
 
 use crate::facts::{Facts, fact_ids};
 use crate::limits::{Limit, LimitId, LimitKind};
