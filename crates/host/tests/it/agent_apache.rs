@@ -140,10 +140,7 @@ fn a_rollback_after_everything_was_killed_brings_the_service_back() {
         let server = Server::debian(mpm, mpm_conf);
         let load = |name: &str| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n");
         server.write("mods-enabled/proxy.load", &(load("proxy") + &load("proxy_http")));
-        server.write(
-            "conf-enabled/app.conf",
-            "ProxyPass /app http://127.0.0.1:1/  max=2 \\\n  retry=0\n",
-        );
+        server.write("conf-enabled/app.conf", "ProxyPass /app http://127.0.0.1:1/  max=2 \\\n  retry=0\n");
         server.start();
         let (original, workers_before) = (files(&server.path("")), workers(&server));
         let folder = tempfile::tempdir().unwrap();

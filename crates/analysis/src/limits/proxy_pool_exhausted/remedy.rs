@@ -78,8 +78,9 @@ pub(super) fn remedy(facts: &Facts, bound: &Bound<'_>, need: Need<'_>) -> Remedy
     let wanted = HEADROOM * need.in_flight / need.processes;
     let served = |address: &str| served_at_once(facts, address).map(|count| count / need.processes);
     let to = |one: &Bound<'_>| {
-        let share = (wanted * one.max / all_max).min(served(&one.address).unwrap_or(f64::INFINITY));
-        share.ceil().clamp(one.max, need.most.max(one.max))
+        let share = ((wanted / all_max).max(HEADROOM) * one.max).ceil();
+        let share = share.min(served(&one.address).map_or(f64::INFINITY, f64::floor));
+        share.clamp(one.max, need.most.max(one.max))
     };
     let program = service.map_or("apache", |service| &service.service);
     let SettingChange { setting, to: value } = bound.change(program, to(bound));
