@@ -27,7 +27,7 @@ const CONFIDENCE_WATCHED: f64 = 0.7;
 /// Fires when all connections that the proxy may have are in use, and others wait for one.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
-    let processes = facts.value(FactId::service_processes_mean).map(|all| (all - 1.0).max(1.0))?;
+    let processes = processes(facts)?;
     let in_flight = concurrency::requests_in_flight(facts)?;
     // Without load of our own nobody knows what one takes that is alone: then most of them must wait elsewhere.
     let slower = slower_than_alone(facts).filter(|_| facts.loaded);
@@ -95,8 +95,13 @@ pub(super) fn upstream<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, 
     all.find(|(at, _)| is_it(at))
 }
 
+/// Those that serve: one leads the others.
+pub(super) fn processes(facts: &Facts) -> Option<f64> {
+    facts.value(FactId::service_processes_mean).map(|all| (all - 1.0).max(1.0))
+}
+
 /// The most connections that a process has a use for: one for each thread.
-fn connections_max(facts: &Facts) -> f64 {
+pub(super) fn connections_max(facts: &Facts) -> f64 {
     let is_prefork = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("prefork"));
     if is_prefork { 1.0 } else { facts.setting("ThreadsPerChild").unwrap_or(f64::INFINITY) }
 }

@@ -23,13 +23,14 @@
 //! `grep -ri 'max=' /etc/apache2`; `nginx -T | grep max_conns`; `ss -tn state established dst ADDRESS | wc -l` under load against `max` times the number of
 //! processes (`pgrep -c apache2`, less one).
 
+pub(crate) mod ceiling;
 pub(crate) mod finding;
 mod from_outside;
 pub(crate) mod refused;
 mod remedy;
 
 use crate::facts::{Facts, fact_ids};
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 use webdyno_model::diagnosis::Finding;
 
 fn check(facts: &Facts) -> Option<Finding> {
@@ -40,10 +41,9 @@ fn check(facts: &Facts) -> Option<Finding> {
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, busiest_thread_fraction,
-        cpu_busy_fraction, in_flight_mean,
-        nginx_no_upstream_messages, rate, response_time_alone_us, response_time_mean_us, server_errors_answered_per_s,
+        cpu_busy_fraction, in_flight_mean, nginx_no_upstream_messages, offered_rate, rate, response_time_alone_us, response_time_mean_us, server_errors_answered_per_s,
         service_processes_mean, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_max,
-        upstream_waiting_mean,
+        upstream_waiting_mean, workers_busy_mean, workers_writing_mean,
     }],
     causes: &[
         LimitId::SlowUpstream,
@@ -57,6 +57,9 @@ pub const LIMIT: Limit = Limit {
     ],
     keeps_hold_times: true,
     kind: Some(LimitKind::Documents),
+    gain: Some(LimitGain::Explained),
+    after_lifting: Some(ceiling::release_workers),
+    ceilings: &[ceiling::ceiling],
     ..Limit::new(
         LimitId::ProxyPoolExhausted,
         "All connections to the backend in use",

@@ -70,7 +70,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// A server of an `upstream` with a bound.
-fn bound(setting: &ScopedSetting) -> Option<Bound<'_>> {
+pub(super) fn bound(setting: &ScopedSetting) -> Option<Bound<'_>> {
     let is_upstream = |scope: &SettingScope| scope.to_string().starts_with("upstream");
     let is_it = setting.setting == "server" && setting.scope.iter().any(is_upstream);
     Bound::of(setting, "max_conns").filter(|_| is_it)
