@@ -6,6 +6,7 @@
 use crate::diagnosis::{next_limit, prediction};
 use crate::facts::{FactId, Facts};
 use crate::limits::{LimitGain, LimitId, by_id};
+use crate::resources::processors;
 use crate::resources::time_breakdown::accept_queue_wait_us;
 use webdyno_model::change::SettingChange;
 use webdyno_model::diagnosis::{Finding, Predicted};
@@ -17,6 +18,8 @@ const ERROR: f64 = 0.15;
 const ERROR_NEXT: f64 = 0.2;
 /// From this share of failures on, what workers hold for all of them says nothing of the good ones: failures are fast.
 const FAILED_FRACTION_MAX: f64 = 0.02;
+/// From this use on processors are full.
+const BUSY_FRACTION_MIN: f64 = 0.9;
 /// Where the wait is all of it but for what readings tell, less is left than they can tell.
 const LEAST_US: f64 = 1.0;
 /// At least this share of what is missing should show when a cost goes.
@@ -67,7 +70,9 @@ fn rate_by_users(facts: &Facts, gain: LimitGain, explained: Option<f64>) -> Opti
     let thinking = Some(users - in_flight).filter(|thinking| *thinking >= -0.02 * users - 1.0)?.max(0.0);
     let think_us = thinking / facts.ended_per_s()? * 1e6;
     let remaining_us = match gain {
-        LimitGain::Explained => unexplained_response_time_us(facts, explained),
+        LimitGain::Explained | LimitGain::ExplainedOfEach => {
+            (!are_others_filling(facts)).then(|| unexplained_response_time_us(facts, gain, explained))?
+        }
         _ => remaining_response_time_us(facts, gain),
     };
     Some(users * 1e6 / (think_us + remaining_us?))
@@ -86,14 +91,22 @@ fn remaining_response_time_us(facts: &Facts, gain: LimitGain) -> Option<f64> {
     [quick, served, held].into_iter().flatten().filter(|us| *us > 0.0).reduce(f64::min)
 }
 
-/// What is left of the response time without the part that the finding explains. Where many fail, it is their part that is
-/// explained, and the mean is that of the others.
-fn unexplained_response_time_us(facts: &Facts, explained: Option<f64>) -> Option<f64> {
-    let (mean, alone) =
-        (facts.value(FactId::response_time_mean_us)?, facts.value(FactId::response_time_alone_us)?);
+/// What is left of the response time without the part that the finding explains; for what others make a request wait for, no less than
+/// one takes that is alone. Where many fail, it is their part that is explained, and the mean is that of the others.
+fn unexplained_response_time_us(facts: &Facts, gain: LimitGain, explained: Option<f64>) -> Option<f64> {
+    let alone = facts.value(FactId::response_time_alone_us);
+    let least = if gain == LimitGain::Explained { alone? } else { LEAST_US };
     let few_failed = facts.value(FactId::failed_fraction).is_none_or(|failed| failed <= FAILED_FRACTION_MAX);
     let share = explained.filter(|_| few_failed).unwrap_or(0.0);
-    Some((mean * (1.0 - share)).max(alone).max(LEAST_US))
+    Some((facts.value(FactId::response_time_mean_us)? * (1.0 - share)).max(least))
+}
+
+/// Whether others use most of processors that are full: how much of them they leave to a server that needs more is not known.
+fn are_others_filling(facts: &Facts) -> bool {
+    let busy = facts.value(FactId::cpu_busy_fraction).filter(|busy| *busy >= BUSY_FRACTION_MIN);
+    let busy = busy.zip(facts.value(FactId::cores)).map(|(busy, cores)| busy * cores);
+    let client = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
+    busy.zip(processors::services_cores(facts)).is_some_and(|(busy, own)| 2.0 * (own + client) < busy)
 }
 
 /// No more than what binds next, where that is known and more than today's rate. A table of connections binds only after
@@ -185,11 +198,25 @@ mod tests {
                 Some(125.0),
             ),
             (&[(FactId::offered_rate, 90.0)], Some(90.0)),
+            // Others have most of the processors.
+            (
+                &[
+                    alone(3e5),
+                    (FactId::cores, 2.0),
+                    (FactId::cpu_busy_fraction, 0.97),
+                    (FactId::service_cpu_cores, 0.9),
+                ],
+                None,
+            ),
         ] {
-            for id in ["proxy-pool-exhausted", "slow-upstream", "file-lock-contention", "disk-commit-bound"] {
+            for id in
+                ["proxy-pool-exhausted", "slow-upstream", "file-lock-contention", "single-thread-saturated"]
+            {
                 assert_eq!(predicted_rate(id, changes).map(|told| told.0), rate, "{id} {changes:?}");
             }
         }
+        // What one alone waits for, too.
+        assert_eq!(predicted_rate("disk-commit-bound", &[alone(9e5)]).map(|told| told.0), Some(111.0));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::AppWorkersExhausted,
     ],
     kind: Some(LimitKind::Documents),
-    gain: Some(LimitGain::Explained),
+    gain: Some(LimitGain::ExplainedOfEach),
     ..Limit::new(
         LimitId::DiskCommitBound,
         "Transactions wait for the disk",

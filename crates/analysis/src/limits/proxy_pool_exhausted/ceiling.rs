@@ -1,8 +1,8 @@
 //! Connections that the front may have to a backend, by Little's law. Of several backends the one that binds first.
 
-use super::finding::{connections_max, processes, upstream};
+use super::bound::{Bound, upstream};
+use super::finding::{connections_max, processes};
 use super::refused;
-use super::remedy::Bound;
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};

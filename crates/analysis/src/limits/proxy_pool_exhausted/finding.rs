@@ -1,6 +1,6 @@
 //! When `proxy-pool-exhausted` is found, what proves it, and what to change.
 
-use super::remedy::{Bound, Need, remedy, waiting_of};
+use super::bound::{Bound, Need, remedy, upstream, waiting_of};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::healthy::response_time::slower_than_alone;
@@ -85,14 +85,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn bound<'a>(facts: &Facts, setting: &'a ScopedSetting) -> Option<Bound<'a>> {
     let bound = Bound::of(setting, "max").filter(|bound| bound.max < connections_max(facts))?;
     upstream(facts, &bound.address).is_some().then_some(bound)
-}
-
-/// The connections to it: a name may be any address with that port, and without one it is HTTP's.
-pub(super) fn upstream<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, f64)> {
-    let port = address.rsplit_once(':').map_or("80", |(_, port)| port);
-    let mut all = facts.each(FactId::upstream_waiting_mean);
-    let is_it = |at: &str| at == address || at.rsplit_once(':').is_some_and(|(_, own)| own == port);
-    all.find(|(at, _)| is_it(at))
 }
 
 /// Those that serve: one leads the others.

@@ -23,11 +23,11 @@
 //! `grep -ri 'max=' /etc/apache2`; `nginx -T | grep max_conns`; `ss -tn state established dst ADDRESS | wc -l` under load against `max` times the number of
 //! processes (`pgrep -c apache2`, less one).
 
+mod bound;
 pub(crate) mod ceiling;
 pub(crate) mod finding;
 mod from_outside;
 pub(crate) mod refused;
-mod remedy;
 
 use crate::facts::{Facts, fact_ids};
 use crate::limits::{Limit, LimitGain, LimitId, LimitKind};

@@ -3,8 +3,8 @@
 //! Facts: ngx_http_upstream_module, `max_conns`: without the `queue` of the commercial version a request that finds no server with
 //! a free place is answered with 502, and the log says `no live upstreams`. Without a `zone` the number is for each worker.
 
-use super::finding::{TAKEN_FRACTION_MIN, upstream};
-use super::remedy::{Bound, Need, remedy};
+use super::bound::{Bound, Need, remedy, upstream};
+use super::finding::TAKEN_FRACTION_MIN;
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::slow_upstream::finding::at_most_waiting;

@@ -93,7 +93,7 @@ struct Process {
     threads: i64,
 }
 
-fn told(error: UserError) -> Obstacle {
+fn obstacle(error: UserError) -> Obstacle {
     (error.message, error.hint)
 }
 
@@ -112,9 +112,9 @@ fn plan(
         return Err((NOTHING_TO_CHANGE.into(), None));
     }
     let (changes, edits): (Vec<Change>, Vec<ParameterEdit>) = planned.into_iter().unzip();
-    let Edited { files, diff, managed } = edit::apply(&edits, &Managers::here()).map_err(told)?;
+    let Edited { files, diff, managed } = edit::apply(&edits, &Managers::here()).map_err(obstacle)?;
     let overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
-    prove(&evaluation.directives, &with(overlay).map_err(told)?.directives, &edits)?;
+    prove(&evaluation.directives, &with(overlay).map_err(obstacle)?.directives, &edits)?;
     let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
     Ok(RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] })
 }

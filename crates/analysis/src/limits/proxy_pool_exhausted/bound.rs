@@ -1,10 +1,10 @@
-//! How many connections are needed, and the settings that allow them: those of one backend, and of the others of its balancer.
+//! Bounds on the connections to a backend: as lines say them, what is in use, how many are needed, and the settings that allow them:
+//! those of one backend, and of the others of its balancer.
 //!
 //! What is in flight at once (Little's law) and some room; no more than a process of Apache has threads, which bound it anyway, and no
 //! more than the backend serves at once, where that is known: what it gets beyond that waits in its own queue.
 
-use super::finding::upstream;
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::app_workers_exhausted::finding::{has_rule_of_its_own, processes_of_one_thread};
 use crate::limits::manual_remedy::manual;
 use crate::limits::php_fpm_workers_exhausted::ceiling::children_max;
@@ -124,6 +124,14 @@ fn served_at_once(facts: &Facts, address: &str) -> Option<f64> {
         _ if has_rule_of_its_own(facts, address) => None,
         _ => processes_of_one_thread(facts, &name),
     }
+}
+
+/// The connections to it: a name may be any address with that port, and without one it is HTTP's.
+pub(super) fn upstream<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, f64)> {
+    let port = address.rsplit_once(':').map_or("80", |(_, port)| port);
+    let mut all = facts.each(FactId::upstream_waiting_mean);
+    let is_it = |at: &str| at == address || at.rsplit_once(':').is_some_and(|(_, own)| own == port);
+    all.find(|(at, _)| is_it(at))
 }
 
 /// The requests that wait for answers of these backends.
