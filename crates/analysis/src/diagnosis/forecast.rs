@@ -18,8 +18,9 @@ const ERROR: f64 = 0.15;
 const ERROR_NEXT: f64 = 0.2;
 /// From this share of failures on, what workers hold for all of them says nothing of the good ones: failures are fast.
 const FAILED_FRACTION_MAX: f64 = 0.02;
-/// From this use on processors are full.
+/// From this use on processors are full, and from this share of it on others have much of them.
 const BUSY_FRACTION_MIN: f64 = 0.9;
+const OTHERS_FRACTION_MIN: f64 = 0.25;
 /// Where the wait is all of it but for what readings tell, less is left than they can tell.
 const LEAST_US: f64 = 1.0;
 /// At least this share of what is missing should show when a cost goes.
@@ -101,12 +102,13 @@ fn unexplained_response_time_us(facts: &Facts, gain: LimitGain, explained: Optio
     Some((facts.value(FactId::response_time_mean_us)? * (1.0 - share)).max(least))
 }
 
-/// Whether others use most of processors that are full: how much of them they leave to a server that needs more is not known.
+/// Whether others use much of processors that are full: how much of them they leave to a server that needs more is not known.
 fn are_others_filling(facts: &Facts) -> bool {
     let busy = facts.value(FactId::cpu_busy_fraction).filter(|busy| *busy >= BUSY_FRACTION_MIN);
     let busy = busy.zip(facts.value(FactId::cores)).map(|(busy, cores)| busy * cores);
     let client = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
-    busy.zip(processors::services_cores(facts)).is_some_and(|(busy, own)| 2.0 * (own + client) < busy)
+    busy.zip(processors::services_cores(facts))
+        .is_some_and(|(busy, own)| busy - own - client >= OTHERS_FRACTION_MIN * busy)
 }
 
 /// No more than what binds next, where that is known and more than today's rate. A table of connections binds only after
