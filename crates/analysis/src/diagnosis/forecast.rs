@@ -59,7 +59,11 @@ fn of(facts: &Facts, (id, explained): (&str, Option<f64>), changes: &[SettingCha
     let most = offered.unwrap_or(f64::INFINITY);
     let at = |error: f64| significant((requested * (1.0 + error)).min(most), 3);
     let reported = Predicted { rate: at(0.0), ci95: [at(-ERROR), at(ERROR)] };
-    Some(bounded_by_next_limit(facts, (id, changes), reported)).filter(|reported| reported.rate > rate)
+    let (unbounded, is_explained) =
+        (reported.rate, matches!(gain, LimitGain::Explained | LimitGain::ExplainedOfEach));
+    let reported = bounded_by_next_limit(facts, (id, changes), reported);
+    let is_doubtful = is_explained && reported.rate < unbounded && are_others_filling(facts);
+    Some(reported).filter(|reported| reported.rate > rate && !is_doubtful)
 }
 
 /// What users ask for when nobody waits for what is lifted.
@@ -72,7 +76,7 @@ fn rate_by_users(facts: &Facts, gain: LimitGain, explained: Option<f64>) -> Opti
     let think_us = thinking / facts.ended_per_s()? * 1e6;
     let remaining_us = match gain {
         LimitGain::Explained | LimitGain::ExplainedOfEach => {
-            (!are_others_filling(facts)).then(|| unexplained_response_time_us(facts, gain, explained))?
+            unexplained_response_time_us(facts, gain, explained)
         }
         _ => remaining_response_time_us(facts, gain),
     };
@@ -102,7 +106,8 @@ fn unexplained_response_time_us(facts: &Facts, gain: LimitGain, explained: Optio
     Some((facts.value(FactId::response_time_mean_us)? * (1.0 - share)).max(least))
 }
 
-/// Whether others use much of processors that are full: how much of them they leave to a server that needs more is not known.
+/// Whether others use much of processors that are full: how much of them they leave to a server that needs more is not known, where that
+/// is what bounds it.
 fn are_others_filling(facts: &Facts) -> bool {
     let busy = facts.value(FactId::cpu_busy_fraction).filter(|busy| *busy >= BUSY_FRACTION_MIN);
     let busy = busy.zip(facts.value(FactId::cores)).map(|(busy, cores)| busy * cores);
