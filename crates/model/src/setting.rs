@@ -55,7 +55,7 @@ pub struct SettingId {
     pub target: Target,
     /// `MaxRequestWorkers`, `net.core.somaxconn`, `memory`.
     pub name: String,
-    /// The pool of PHP-FPM, or the upstream of nginx, whose value it is; `None` for what holds for the whole target.
+    /// The pool of PHP-FPM, the upstream of nginx or the backend of a proxy whose value it is; `None` for what holds for the whole target.
     pub pool: Option<String>,
     /// The part of a site whose value it is, as host and path of its root: `example.org/shop/`; `None` for what holds for the whole
     /// target.
@@ -69,7 +69,7 @@ struct SettingText {
     service: String,
     /// `MaxRequestWorkers`, `net.core.somaxconn`, `memory`.
     setting: String,
-    /// The pool of PHP-FPM, or the upstream of nginx, whose value it is; `None` for what holds for the whole service.
+    /// The pool of PHP-FPM, the upstream of nginx or the backend of a proxy whose value it is; `None` for what holds for the whole service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pool: Option<String>,
     /// The part of a site whose value it is: host, and path of its root (`example.org/shop/`); `None` for what holds for the whole

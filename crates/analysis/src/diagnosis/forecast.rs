@@ -6,6 +6,7 @@
 use crate::diagnosis::{next_limit, prediction};
 use crate::facts::{FactId, Facts};
 use crate::limits::{LimitGain, LimitId, by_id};
+use crate::resources::processors;
 use crate::resources::time_breakdown::accept_queue_wait_us;
 use webdyno_model::change::SettingChange;
 use webdyno_model::diagnosis::{Finding, Predicted};
@@ -17,6 +18,9 @@ const ERROR: f64 = 0.15;
 const ERROR_NEXT: f64 = 0.2;
 /// From this share of failures on, what workers hold for all of them says nothing of the good ones: failures are fast.
 const FAILED_FRACTION_MAX: f64 = 0.02;
+/// From this use on processors are full, and from this share of it on others have much of them.
+const BUSY_FRACTION_MIN: f64 = 0.9;
+const OTHERS_FRACTION_MIN: f64 = 0.25;
 /// Where the wait is all of it but for what readings tell, less is left than they can tell.
 const LEAST_US: f64 = 1.0;
 /// At least this share of what is missing should show when a cost goes.
@@ -24,7 +28,7 @@ const GAINED_FRACTION: [f64; 2] = [0.5, 0.9];
 
 /// Completes the best remedy of the first finding: with what is expected where nothing is, and never past the next limit.
 pub(crate) fn complete_remedy(facts: &Facts, finding: &mut Finding) {
-    let id = finding.id.clone();
+    let (id, explained) = (finding.id.clone(), finding.explains_fraction);
     for remedy in &mut finding.remedies {
         // Sizes of pools have one model here and for `webdyno predict`; what a rule expects stands where that does not tell.
         let modelled = prediction::of_changes(facts, &remedy.setting_changes());
@@ -35,13 +39,14 @@ pub(crate) fn complete_remedy(facts: &Facts, finding: &mut Finding) {
     let bounded = |predicted| bounded_by_next_limit(facts, (&id, &changes), predicted);
     let predicted = match remedy.predicted.take() {
         Some(predicted) => Some(bounded(predicted)),
-        None => of(facts, &id, &changes),
+        None => of(facts, (&id, explained), &changes),
     };
     remedy.predicted = predicted.map(|predicted| widened(facts, predicted));
 }
 
-/// What is expected when a finding of this id is lifted; `None` where arithmetic does not tell.
-fn of(facts: &Facts, id: &str, changes: &[SettingChange]) -> Option<Predicted> {
+/// What is expected when a finding of this id is lifted, which explains this share of the response time; `None` where arithmetic does
+/// not tell.
+fn of(facts: &Facts, (id, explained): (&str, Option<f64>), changes: &[SettingChange]) -> Option<Predicted> {
     let rate = facts.value(FactId::rate).filter(|_| facts.loaded)?;
     let gain = by_id(id)?.gain?;
     let offered = facts.value(FactId::offered_rate);
@@ -50,22 +55,32 @@ fn of(facts: &Facts, id: &str, changes: &[SettingChange]) -> Option<Predicted> {
         return Some(Predicted { rate: likely, ci95: [least, significant(offered, 3)] });
     }
     (gain != LimitGain::Cost).then_some(())?;
-    let requested = offered.or_else(|| rate_by_users(facts, gain))?;
+    let requested = offered.or_else(|| rate_by_users(facts, gain, explained))?;
     let most = offered.unwrap_or(f64::INFINITY);
     let at = |error: f64| significant((requested * (1.0 + error)).min(most), 3);
     let reported = Predicted { rate: at(0.0), ci95: [at(-ERROR), at(ERROR)] };
-    Some(bounded_by_next_limit(facts, (id, changes), reported)).filter(|reported| reported.rate > rate)
+    let (unbounded, is_explained) =
+        (reported.rate, matches!(gain, LimitGain::Explained | LimitGain::ExplainedOfEach));
+    let reported = bounded_by_next_limit(facts, (id, changes), reported);
+    let is_doubtful = is_explained && reported.rate < unbounded && are_others_filling(facts);
+    Some(reported).filter(|reported| reported.rate > rate && !is_doubtful)
 }
 
 /// What users ask for when nobody waits for what is lifted.
-fn rate_by_users(facts: &Facts, gain: LimitGain) -> Option<f64> {
+fn rate_by_users(facts: &Facts, gain: LimitGain, explained: Option<f64>) -> Option<f64> {
     let (users, in_flight) = (facts.value(FactId::users)?, facts.value(FactId::in_flight_mean)?);
     // Who has several requests at once asks in another way, and a page that fails is left without its parts.
     let fails = facts.value(FactId::pages_failed_per_s).is_some_and(|failed| failed > 0.0);
     (!fails).then_some(())?;
     let thinking = Some(users - in_flight).filter(|thinking| *thinking >= -0.02 * users - 1.0)?.max(0.0);
     let think_us = thinking / facts.ended_per_s()? * 1e6;
-    Some(users * 1e6 / (think_us + remaining_response_time_us(facts, gain)?))
+    let remaining_us = match gain {
+        LimitGain::Explained | LimitGain::ExplainedOfEach => {
+            unexplained_response_time_us(facts, gain, explained)
+        }
+        _ => remaining_response_time_us(facts, gain),
+    };
+    Some(users * 1e6 / (think_us + remaining_us?))
 }
 
 /// What is left of the response time: the least of what is known of it, as each may hold something else that queued. The
@@ -79,6 +94,26 @@ fn remaining_response_time_us(facts: &Facts, gain: LimitGain) -> Option<f64> {
     let held =
         facts.value(FactId::worker_time_mean_us).filter(|_| few_failed && gain != LimitGain::SlowClients);
     [quick, served, held].into_iter().flatten().filter(|us| *us > 0.0).reduce(f64::min)
+}
+
+/// What is left of the response time without the part that the finding explains; for what others make a request wait for, no less than
+/// one takes that is alone. Where many fail, it is their part that is explained, and the mean is that of the others.
+fn unexplained_response_time_us(facts: &Facts, gain: LimitGain, explained: Option<f64>) -> Option<f64> {
+    let alone = facts.value(FactId::response_time_alone_us);
+    let least = if gain == LimitGain::Explained { alone? } else { LEAST_US };
+    let few_failed = facts.value(FactId::failed_fraction).is_none_or(|failed| failed <= FAILED_FRACTION_MAX);
+    let share = explained.filter(|_| few_failed).unwrap_or(0.0);
+    Some((facts.value(FactId::response_time_mean_us)? * (1.0 - share)).max(least))
+}
+
+/// Whether others use much of processors that are full: how much of them they leave to a server that needs more is not known, where that
+/// is what bounds it.
+fn are_others_filling(facts: &Facts) -> bool {
+    let busy = facts.value(FactId::cpu_busy_fraction).filter(|busy| *busy >= BUSY_FRACTION_MIN);
+    let busy = busy.zip(facts.value(FactId::cores)).map(|(busy, cores)| busy * cores);
+    let client = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
+    busy.zip(processors::services_cores(facts))
+        .is_some_and(|(busy, own)| busy - own - client >= OTHERS_FRACTION_MIN * busy)
 }
 
 /// No more than what binds next, where that is known and more than today's rate. A table of connections binds only after
@@ -130,7 +165,7 @@ mod tests {
 
     fn predicted_rate(id: &str, changes: &[(FactId, f64)]) -> Option<(f64, [f64; 2])> {
         let facts = facts(&with_changes(&CLOSED, changes), &[]);
-        of(&facts, id, &[]).map(|reported| (reported.rate, reported.ci95))
+        of(&facts, (id, Some(0.8)), &[]).map(|reported| (reported.rate, reported.ci95))
     }
 
     #[test]
@@ -154,6 +189,41 @@ mod tests {
                 "{id} {failed:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_a_finding_explains_goes_and_the_rest_stays() {
+        let alone = |us: f64| (FactId::response_time_alone_us, us);
+        // 0.4 s of 2 s are not explained; a request alone is the least.
+        for (changes, rate) in [
+            (&[alone(3e5)][..], Some(111.0)),
+            (&[alone(5e5)], Some(100.0)),
+            (&[], None),
+            // Half of them fail, and the others take what they take: 100 / (0.5 s + 0.3 s).
+            (
+                &[alone(1e5), (FactId::failed_fraction, 0.5), (FactId::response_time_mean_us, 3e5)],
+                Some(125.0),
+            ),
+            (&[(FactId::offered_rate, 90.0)], Some(90.0)),
+            // Others have most of the processors.
+            (
+                &[
+                    alone(3e5),
+                    (FactId::cores, 2.0),
+                    (FactId::cpu_busy_fraction, 0.97),
+                    (FactId::service_cpu_cores, 0.9),
+                ],
+                None,
+            ),
+        ] {
+            for id in
+                ["proxy-pool-exhausted", "slow-upstream", "file-lock-contention", "single-thread-saturated"]
+            {
+                assert_eq!(predicted_rate(id, changes).map(|told| told.0), rate, "{id} {changes:?}");
+            }
+        }
+        // What one alone waits for, too.
+        assert_eq!(predicted_rate("disk-commit-bound", &[alone(9e5)]).map(|told| told.0), Some(111.0));
     }
 
     #[test]

@@ -103,6 +103,11 @@ pub enum LimitGain {
     Failures,
     /// Workers that are held for as long as clients take: only the wait for a worker goes.
     SlowClients,
+    /// The part of the response time that the finding explains; the rest stays, and no request is answered sooner than one that was
+    /// alone. Where nobody knows how long that takes, nothing is expected.
+    Explained,
+    /// The same of what a request that is alone waits for as well: it is quicker then than alone now.
+    ExplainedOfEach,
     /// A request costs something else afterwards: up to where that goes nobody knows, so that only what clients ask for is a
     /// bound.
     Cost,

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::agent::Session;
-use crate::apache::server::{Server, apache_is_installed};
+use crate::apache::server::{MODULES, Server, apache_is_installed};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -124,36 +124,41 @@ fn a_reload_and_a_restart_are_put_back_when_the_tool_is_gone() {
     assert_eq!(files(&server.path("")), original);
 }
 
-/// Tool, agent and service are killed: the rollback restores the files and starts the service again.
+/// Tool, agent and service are killed: the rollback restores the files and starts the service again. A setting of a file of our own,
+/// and a parameter within a line of the site.
 #[test]
 fn a_rollback_after_everything_was_killed_brings_the_service_back() {
     if !apache_is_installed() {
         return;
     }
-    let server = Server::debian("prefork", PREFORK);
-    server.start();
-    let (folder, original) = (tempfile::tempdir().unwrap(), files(&server.path("")));
-    let tools = Tools::of_this_machine(StateDir::at(folder.path()));
-    let mut changer = Changer::with(tools.clone(), Owner { tool: None, what: "webdyno tune".into() });
-    let snapshot = server.snapshot();
-    let wanted = SettingChange {
-        setting: SettingId::of_service("apache", "MaxRequestWorkers"),
-        to: SettingValue::Integer(12),
-    };
-    let plan = tools
-        .programs
-        .tunable("apache")
-        .unwrap()
-        .prepare(&snapshot, &[wanted])
-        .and_then(Preparation::into_plan)
-        .unwrap();
-    changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
-    drop(changer);
-    let main = ProcessName::of(server.pid().unwrap()).unwrap();
-    webdyno_host::os::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
-    let lines = rollback_with(&tools).unwrap();
-    assert!(lines.iter().any(|line| line.contains("started apache again")), "{lines:?}");
-    assert_eq!(files(&server.path("")), original);
-    assert_eq!(workers(&server), Some(5.0));
-    assert_eq!(rollback_with(&tools).unwrap(), Vec::<String>::new());
+    let event = "StartServers 1\nThreadsPerChild 30\nMaxRequestWorkers 30\n";
+    let of_apache = |name: &str| SettingId::of_service("apache", name);
+    for (mpm, mpm_conf, setting) in [
+        ("prefork", PREFORK, of_apache("MaxRequestWorkers")),
+        ("event", event, of_apache("ProxyPass max").of_pool("127.0.0.1:1")),
+    ] {
+        let server = Server::debian(mpm, mpm_conf);
+        let load = |name: &str| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n");
+        server.write("mods-enabled/proxy.load", &(load("proxy") + &load("proxy_http")));
+        server.write("conf-enabled/app.conf", "ProxyPass /app http://127.0.0.1:1/  max=2 \\\n  retry=0\n");
+        server.start();
+        let (original, workers_before) = (files(&server.path("")), workers(&server));
+        let folder = tempfile::tempdir().unwrap();
+        let tools = Tools::of_this_machine(StateDir::at(folder.path()));
+        let mut changer = Changer::with(tools.clone(), Owner { tool: None, what: "webdyno tune".into() });
+        let snapshot = server.snapshot();
+        let wanted = SettingChange { setting, to: SettingValue::Integer(12) };
+        let apache = tools.programs.tunable("apache").unwrap();
+        let plan = apache.prepare(&snapshot, &[wanted]).and_then(Preparation::into_plan).unwrap();
+        assert_eq!(plan.class, ApplyClass::Reload);
+        changer.apply(&plan, &snapshot, &ApplyOptions::default()).unwrap();
+        assert_ne!(files(&server.path("")), original);
+        drop(changer);
+        let main = ProcessName::of(server.pid().unwrap()).unwrap();
+        webdyno_host::os::process::stop(main, main.led_group(), Duration::from_secs(5)).unwrap();
+        let lines = rollback_with(&tools).unwrap();
+        assert!(lines.iter().any(|line| line.contains("started apache again")), "{lines:?}");
+        assert_eq!((files(&server.path("")), workers(&server)), (original, workers_before));
+        assert_eq!(rollback_with(&tools).unwrap(), Vec::<String>::new());
+    }
 }

@@ -39,7 +39,7 @@ const PROGRAM: &str = "/usr/sbin/nginx";
 const CONFIG: &str = "worker_processes 1;\npid ROOT/nginx.pid;\nerror_log ROOT/error.log;\n\
     events {\n    worker_connections 64;\n}\nhttp {\n    access_log ROOT/access.log;\n    include ROOT/conf.d/*.conf;\n    include ROOT/sites/*;\n}\n";
 /// Requests are passed on to another server of its own.
-const UPSTREAM: &str = "upstream files {\n    server 127.0.0.1:BEHIND;\n}\n";
+const UPSTREAM: &str = "upstream files {\n    server 127.0.0.1:BEHIND  max_conns=20 weight=20;\n}\n";
 const SITE: &str = "server {\n    listen 127.0.0.1:PORT;\n    keepalive_timeout 0;\n    location / {\n        proxy_pass http://files;\n    }\n}\n\
     server {\n    listen 127.0.0.1:BEHIND;\n    root ROOT;\n}\n";
 
@@ -163,6 +163,7 @@ fn apply(changer: &mut Changer, pid: u32, port: u16) -> Result<Applied> {
         change("keepalive_timeout", 75),
         change("listen backlog", WANTED_BACKLOG as i64),
         change("keepalive", 16),
+        change("server max_conns", 40),
         buffer,
     ];
     let Preparation::Plan(plan) = Nginx.prepare(&snapshot, &wanted).unwrap() else { panic!("no plan") };

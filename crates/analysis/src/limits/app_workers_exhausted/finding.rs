@@ -97,7 +97,7 @@ fn behind(facts: &Facts) -> Option<FullApplication<'_>> {
 }
 
 /// Whether what listens there is a program that another rule knows.
-pub(super) fn has_rule_of_its_own(facts: &Facts, listener: &str) -> bool {
+pub(crate) fn has_rule_of_its_own(facts: &Facts, listener: &str) -> bool {
     let service = facts.topology.as_ref().and_then(|topology| backends::listening_at(topology, listener));
     let is_fastcgi = concurrency::targets(facts).iter().any(|(at, fastcgi)| *fastcgi && at == listener);
     is_fastcgi || service.is_some_and(|(_, service)| OTHERS.contains(&service.service.as_str()))
@@ -109,7 +109,7 @@ fn lasts(facts: &Facts, listener: &str) -> bool {
 }
 
 /// Processes that serve, where each has one thread: one of several only leads the others.
-pub(super) fn processes_of_one_thread(facts: &Facts, name: &str) -> Option<f64> {
+pub(crate) fn processes_of_one_thread(facts: &Facts, name: &str) -> Option<f64> {
     let processes = facts.value_of(FactId::backend_processes_mean, name)?;
     let threads = facts.value_of(FactId::backend_threads_mean, name)?;
     (threads < processes + 0.5).then(|| (processes - 1.0).round().max(1.0))

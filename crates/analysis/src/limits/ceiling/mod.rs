@@ -107,6 +107,8 @@ pub enum Resource {
     PhpChildren,
     /// Workers of an application server behind the front.
     ApplicationWorkers,
+    /// Connections that the front may have to a backend.
+    BackendConnections,
     /// Connections of the database.
     DatabaseConnections,
     /// Processors.
@@ -137,6 +139,7 @@ impl Resource {
             Self::Workers
                 | Self::PhpChildren
                 | Self::ApplicationWorkers
+                | Self::BackendConnections
                 | Self::DatabaseConnections
                 | Self::Memory
         )

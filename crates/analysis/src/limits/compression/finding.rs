@@ -1,5 +1,6 @@
 //! When `compression` is found, what proves it, and what to change.
 
+use super::expected;
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::cpu_saturated::{deflate, gzip};
@@ -72,7 +73,7 @@ fn finding(facts: &Facts, summary: String, explains: f64, remedy: Remedy) -> Fin
             .into_iter()
             .chain(processor_time::cite(facts, FactId::processor_time_fraction))
             .collect(),
-        remedies: vec![remedy],
+        remedies: vec![Remedy { predicted: expected::predicted(facts, explains, &remedy), ..remedy }],
     }
 }
 

@@ -18,6 +18,7 @@
 //! ## By hand
 //! `perf top` or `top -H` under load: deflate of libz; `nginx -T | grep gzip`; `grep -r DeflateCompressionLevel /etc/apache2`.
 
+mod expected;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
@@ -27,7 +28,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        answer_bytes_mean, cpu_busy_fraction, cpu_per_request_us, cores, processor_time_fraction, rate,
+        answer_bytes_mean, client_cpu_cores, cpu_busy_fraction, cpu_per_request_us, cores, offered_rate, processor_time_fraction, rate,
         response_time_mean_us, service_cpu_cores, usable_busy_fraction, usable_cores,
     }],
     causes: &[

@@ -23,7 +23,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -40,6 +40,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::AppWorkersExhausted,
     ],
     kind: Some(LimitKind::Documents),
+    gain: Some(LimitGain::ExplainedOfEach),
     ..Limit::new(
         LimitId::DiskCommitBound,
         "Transactions wait for the disk",

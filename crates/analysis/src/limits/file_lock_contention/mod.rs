@@ -22,7 +22,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -32,6 +32,7 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: super::session_lock::CAUSES,
     kind: Some(LimitKind::Documents),
+    gain: Some(LimitGain::Explained),
     ..Limit::new(
         LimitId::FileLockContention,
         "Requests wait for a lock on a file",

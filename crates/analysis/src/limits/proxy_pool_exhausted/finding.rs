@@ -1,18 +1,16 @@
 //! When `proxy-pool-exhausted` is found, what proves it, and what to change.
 
+use super::bound::{Bound, Need, remedy, upstream, waiting_of};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::slow_upstream::finding::at_most_waiting;
-use crate::resources::workers::HEADROOM;
 use crate::resources::{concurrency, worker_waits};
-use crate::settings::backends::{addresses, forwarding_settings};
+use crate::settings::backends::forwarding_settings;
 use crate::wording::{format_number, format_time};
-use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
-use webdyno_model::service::{ScopedSetting, SettingValue};
-use webdyno_model::setting::SettingId;
+use webdyno_model::service::ScopedSetting;
 
 /// So much of all places is taken on average where none is free for long: one is between two requests at times, and a process that has
 /// just been started may serve hardly anybody.
@@ -26,18 +24,10 @@ const BEYOND_MIN: f64 = 2.0;
 const CONFIDENCE: f64 = 0.85;
 const CONFIDENCE_WATCHED: f64 = 0.7;
 
-/// A bound on the connections to a backend.
-struct Bound<'a> {
-    setting: &'a ScopedSetting,
-    address: String,
-    /// For each process.
-    max: f64,
-}
-
 /// Fires when all connections that the proxy may have are in use, and others wait for one.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
-    let processes = facts.value(FactId::service_processes_mean).map(|all| (all - 1.0).max(1.0))?;
+    let processes = processes(facts)?;
     let in_flight = concurrency::requests_in_flight(facts)?;
     // Without load of our own nobody knows what one takes that is alone: then most of them must wait elsewhere.
     let slower = slower_than_alone(facts).filter(|_| facts.loaded);
@@ -49,7 +39,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let waiting = at_most_waiting(facts, name, seen);
     let places = bound.max * processes;
     let is_full = waiting >= TAKEN_FRACTION_MIN * places && waiting <= TAKEN_FRACTION_MAX * places;
-    let beyond = in_flight - waiting;
+    let beyond = in_flight - waiting - waiting_of(facts, &bound.siblings(service));
     let least = if facts.loaded { BEYOND_FRACTION_MIN } else { BEYOND_FRACTION_WATCHED_MIN };
     let queue = facts.value_of(FactId::backend_queue_mean, name).unwrap_or(0.0);
     if !is_full
@@ -66,6 +56,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_time(usual_us)
         )
     });
+    let why = need_text(in_flight, processes);
+    let need = Need { in_flight, processes, most: connections_max(facts), why: &why };
     let mut cited = facts
         .cite_of(&fact_ids! { upstream_waiting_mean, upstream_unsure_mean, upstream_connections_mean, backend_queue_mean }, name);
     cited.extend(facts.cite(&fact_ids! {
@@ -85,61 +77,56 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: if facts.loaded { CONFIDENCE } else { CONFIDENCE_WATCHED },
         explains_fraction: Some(significant((beyond / in_flight).min(1.0), 3)),
         facts: cited,
-        remedies: vec![remedy(&bound, (in_flight, processes))],
+        remedies: vec![remedy(facts, &bound, need)],
     })
 }
 
-/// What a setting bounds: `/app http://127.0.0.1:8000/app max=4`.
+/// What a setting bounds. A process has a connection for each thread whatever it says, so that more bound nobody; under prefork that is one.
 fn bound<'a>(facts: &Facts, setting: &'a ScopedSetting) -> Option<Bound<'a>> {
-    let max = setting.value.split_whitespace().find_map(|word| word.strip_prefix("max="));
-    let max = max?.parse::<f64>().ok().filter(|max| *max >= 1.0)?;
-    let address = addresses(&setting.value)
-        .into_iter()
-        .map(|(address, _)| address)
-        .find(|address| !address.is_empty())?;
-    upstream(facts, &address).is_some().then_some(Bound { setting, address, max })
+    let bound = Bound::of(setting, "max").filter(|bound| bound.max < connections_max(facts))?;
+    upstream(facts, &bound.address).is_some().then_some(bound)
 }
 
-/// The connections to it: a name may be any address with that port, and without one it is HTTP's.
-pub(super) fn upstream<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, f64)> {
-    let port = address.rsplit_once(':').map_or("80", |(_, port)| port);
-    let mut all = facts.each(FactId::upstream_waiting_mean);
-    let is_it = |at: &str| at == address || at.rsplit_once(':').is_some_and(|(_, own)| own == port);
-    all.find(|(at, _)| is_it(at))
+/// Those that serve: one leads the others.
+pub(super) fn processes(facts: &Facts) -> Option<f64> {
+    facts.value(FactId::service_processes_mean).map(|all| (all - 1.0).max(1.0))
 }
 
-fn remedy(bound: &Bound<'_>, (in_flight, processes): (f64, f64)) -> Remedy {
-    let to = (HEADROOM * in_flight / processes).ceil();
-    let with = |max: f64| {
-        let words = bound.setting.value.split_whitespace();
-        let words = words.map(|word| match word.starts_with("max=") {
-            true => format!("max={}", format_number(max)),
-            false => word.to_owned(),
-        });
-        SettingValue::Text(words.collect::<Vec<_>>().join(" "))
-    };
-    Remedy {
-        setting: SettingId::of_service("apache", &bound.setting.setting),
-        from: Some(with(bound.max)),
-        to: Some(with(to)),
-        class: ApplyClass::Manual,
-        risk: "the backend gets more requests at once".into(),
-        why: format!(
-            "{} requests are in flight at once, for each of {} processes, plus 30%; or no max at all: then a process may have as many as it has threads",
-            format_number(significant(in_flight, 3)),
-            format_number(significant(processes, 2))
-        ),
-        predicted: None,
-        together_with: vec![],
-    }
+/// The most connections that a process has a use for: one for each thread.
+pub(super) fn connections_max(facts: &Facts) -> f64 {
+    let is_prefork = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("prefork"));
+    if is_prefork { 1.0 } else { facts.setting("ThreadsPerChild").unwrap_or(f64::INFINITY) }
+}
+
+fn need_text(in_flight: f64, processes: f64) -> String {
+    format!(
+        "{} requests are in flight at once, for each of {} processes, plus 30%; or no max at all: then a process may have as many as it has threads",
+        format_number(significant(in_flight, 3)),
+        format_number(significant(processes, 2))
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts_of_several, with_changes};
+    use crate::facts::testing::{apache, facts_of_several, with_changes};
+    use webdyno_model::service::{ServiceSnapshot, SettingValue};
+    use webdyno_model::topology::Topology;
 
     const AT: &str = "127.0.0.1:8000";
+
+    /// Apache with threads that passes requests on by these lines, all of one part of the site.
+    fn of_threads(threads: i64, lines: &[(&str, &str)]) -> ServiceSnapshot {
+        let scoped = lines.iter().map(|(setting, value)| ScopedSetting {
+            setting: (*setting).into(),
+            value: (*value).into(),
+            scope: vec!["Proxy balancer://app".into()],
+            ..ScopedSetting::default()
+        });
+        let mode = if threads == 1 { "prefork" } else { "event" };
+        let service = apache(&[("ThreadsPerChild", threads)]);
+        ServiceSnapshot { scoped: scoped.collect(), mode: Some(mode.into()), ..service }
+    }
 
     fn with(changes: &[(FactId, f64)], several: &[(FactId, &str, f64)], value: &str) -> Option<Finding> {
         let base = [
@@ -152,9 +139,7 @@ mod tests {
         let several =
             if several.is_empty() { &[(FactId::upstream_waiting_mean, AT, 3.9)][..] } else { several };
         let mut facts = facts_of_several(&with_changes(&base, changes), several);
-        let setting =
-            ScopedSetting { setting: "ProxyPass".into(), value: value.into(), ..ScopedSetting::default() };
-        facts.service.as_mut().unwrap().scoped = vec![setting];
+        facts.service = Some(of_threads(64, &[("ProxyPass", value)]));
         check(&facts)
     }
 
@@ -170,13 +155,15 @@ mod tests {
             "{}",
             found.summary
         );
-        let to = SettingValue::Text("/app http://127.0.0.1:8000/app max=26 retry=0".into());
-        assert_eq!(found.remedies[0].to, Some(to));
-        let setting =
-            ScopedSetting { setting: "ProxyPass".into(), value: pass.into(), ..ScopedSetting::default() };
+        let remedy = &found.remedies[0];
+        assert_eq!(remedy.setting.full_name(), "apache ProxyPass max of pool 127.0.0.1:8000");
+        assert_eq!(
+            (&remedy.from, &remedy.to),
+            (&Some(SettingValue::Integer(2)), &Some(SettingValue::Integer(26)))
+        );
         let base = [(FactId::service_processes_mean, 3.0), (FactId::in_flight_mean, 40.0)];
         let mut watched = facts_of_several(&base, &[(FactId::upstream_waiting_mean, AT, 3.9)]);
-        watched.service.as_mut().unwrap().scoped = vec![setting];
+        watched.service = Some(of_threads(64, &[("ProxyPass", pass)]));
         watched.loaded = false;
         assert_eq!(check(&watched).map(|finding| finding.confidence), Some(CONFIDENCE_WATCHED));
         let waiting = (FactId::upstream_waiting_mean, AT, 3.9);
@@ -188,6 +175,55 @@ mod tests {
             ("as quick as alone", vec![(FactId::response_time_mean_us, 65_000.0)], vec![], pass),
         ] {
             assert!(with(&changes, &several, value).is_none(), "{what}");
+        }
+    }
+
+    // What is raised of what a process may use, and of what the backend serves; and with it the other members of the balancer.
+    #[test]
+    fn no_more_connections_are_wanted_than_anybody_can_use() {
+        let member = ("BalancerMember", "http://127.0.0.1:8000 max=2");
+        let other = ("BalancerMember", "http://127.0.0.1:8001 max=6");
+        let of = |threads, lines: &[(&str, &str)], workers: f64, waiting_elsewhere: f64| {
+            let base = [
+                (FactId::service_processes_mean, 3.0),
+                (FactId::in_flight_mean, 40.0),
+                (FactId::response_time_alone_us, 60_000.0),
+                (FactId::response_time_mean_us, 600_000.0),
+            ];
+            let several = [
+                (FactId::upstream_waiting_mean, AT, 3.9),
+                (FactId::upstream_waiting_mean, "127.0.0.1:8001", waiting_elsewhere),
+                (FactId::backend_processes_mean, "unknown", workers + 1.0),
+                (FactId::backend_threads_mean, "unknown", workers + 1.0),
+            ];
+            let mut facts = facts_of_several(&base, &several);
+            facts.service = Some(of_threads(threads, lines));
+            let app = ServiceSnapshot {
+                service: "unknown".into(),
+                pid: 7,
+                listens: vec![AT.into()],
+                ..ServiceSnapshot::default()
+            };
+            facts.topology = Some(Topology { backends: vec![app], ..Topology::default() });
+            let remedy = check(&facts)?.remedies.remove(0);
+            let together = remedy.together_with.first().and_then(|change| change.to.number());
+            Some((remedy.to.as_ref().and_then(SettingValue::number), together))
+        };
+        let pass = ("ProxyPass", "/ http://127.0.0.1:8000/ max=2");
+        for (threads, lines, workers, elsewhere, expected) in [
+            (64, &[pass][..], 500.0, 0.0, Some((Some(26.0), None))),
+            (10, &[pass], 500.0, 0.0, Some((Some(10.0), None))),
+            (64, &[pass], 16.0, 0.0, Some((Some(8.0), None))),
+            // It serves no more than it is asked: more of it come first.
+            (64, &[pass], 4.0, 0.0, Some((None, None))),
+            // Under prefork, or with no more threads than connections, the workers are what is short.
+            (1, &[pass], 500.0, 0.0, None),
+            (2, &[pass], 500.0, 0.0, None),
+            // A quarter of the room for the one, three for the other.
+            (64, &[member, other], 500.0, 11.0, Some((Some(7.0), Some(20.0)))),
+            (64, &[member, other], 500.0, 35.0, None),
+        ] {
+            assert_eq!(of(threads, lines, workers, elsewhere), expected, "{threads} {lines:?} {workers}");
         }
     }
 }

@@ -14,19 +14,23 @@
 //! flight are not among them, nobody waits in the server's queue, and the proxy hardly computes.
 //!
 //! ## What to do
-//! Raise `max` (`max_conns`), or leave it out: then a process may have as many as it has threads. Set it to what is in flight at once by the number of
-//! processes, plus 30%. Make sure that the backend serves that many. Manual change.
+//! Raise `max` (`max_conns`), or leave it out: then a process may have as many as it has threads. webdyno sets it to what is in flight at once by the
+//! number of processes, plus 30%, and to no more than the backend is known to serve at once: that value of the line alone, by a reload. It is a
+//! manual change where a variable or a macro gives the value, where several lines do for one backend, and where `BalancerPersist` keeps the old one;
+//! under prefork each process has one connection, whatever `max` says, and more processes are what helps.
 //!
 //! ## By hand
 //! `grep -ri 'max=' /etc/apache2`; `nginx -T | grep max_conns`; `ss -tn state established dst ADDRESS | wc -l` under load against `max` times the number of
 //! processes (`pgrep -c apache2`, less one).
 
+mod bound;
+pub(crate) mod ceiling;
 pub(crate) mod finding;
 mod from_outside;
 pub(crate) mod refused;
 
 use crate::facts::{Facts, fact_ids};
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 use webdyno_model::diagnosis::Finding;
 
 fn check(facts: &Facts) -> Option<Finding> {
@@ -37,10 +41,9 @@ fn check(facts: &Facts) -> Option<Finding> {
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, busiest_thread_fraction,
-        cpu_busy_fraction, in_flight_mean,
-        nginx_no_upstream_messages, rate, response_time_alone_us, response_time_mean_us, server_errors_answered_per_s,
+        cpu_busy_fraction, in_flight_mean, nginx_no_upstream_messages, offered_rate, rate, response_time_alone_us, response_time_mean_us, server_errors_answered_per_s,
         service_processes_mean, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_max,
-        upstream_waiting_mean,
+        upstream_waiting_mean, workers_busy_mean, workers_writing_mean,
     }],
     causes: &[
         LimitId::SlowUpstream,
@@ -54,6 +57,9 @@ pub const LIMIT: Limit = Limit {
     ],
     keeps_hold_times: true,
     kind: Some(LimitKind::Documents),
+    gain: Some(LimitGain::Explained),
+    after_lifting: Some(ceiling::release_workers),
+    ceilings: &[ceiling::ceiling],
     ..Limit::new(
         LimitId::ProxyPoolExhausted,
         "All connections to the backend in use",

@@ -3,18 +3,17 @@
 //! Facts: ngx_http_upstream_module, `max_conns`: without the `queue` of the commercial version a request that finds no server with
 //! a free place is answered with 502, and the log says `no live upstreams`. Without a `zone` the number is for each worker.
 
-use super::finding::{TAKEN_FRACTION_MIN, upstream};
+use super::bound::{Bound, Need, remedy, upstream};
+use super::finding::TAKEN_FRACTION_MIN;
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::slow_upstream::finding::at_most_waiting;
 use crate::resources::concurrency;
 use crate::resources::workers::HEADROOM;
 use crate::wording::format_number;
-use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
-use webdyno_model::service::{ScopedSetting, SettingScope, SettingValue};
-use webdyno_model::setting::SettingId;
+use webdyno_model::service::{ScopedSetting, SettingScope};
 
 /// So many of the responses must be errors.
 const FAILED_FRACTION_MIN: f64 = 0.01;
@@ -35,8 +34,8 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         None => logged.is_some_and(|count| count >= LOGGED_MIN),
     };
     is_failing.then_some(())?;
-    let (setting, max) = service.scoped.iter().find_map(bound)?;
-    let address = setting.value.split_whitespace().next()?;
+    let bound = service.scoped.iter().find_map(bound)?;
+    let (address, max) = (bound.address.as_str(), bound.max);
     let waiting = upstream(facts, address).map(|(name, seen)| at_most_waiting(facts, name, seen));
     let taken = waiting.filter(|waiting| *waiting >= TAKEN_FRACTION_MIN * max);
     let confidence = match (taken, logged) {
@@ -51,6 +50,9 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let errors = failed.map_or("requests without one are answered with 502".to_owned(), |failed| {
         format!("{:.0}% of responses are errors (502)", failed * 100.0)
     });
+    let in_flight = in_flight_if_served(facts, &bound);
+    let why =
+        "what is in flight at once, plus 30%; or no max_conns at all, where the backend queues by itself";
     Some(Finding {
         id: LimitId::ProxyPoolExhausted.into(),
         summary: format!(
@@ -63,48 +65,31 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
             nginx_no_upstream_messages, bad_gateway_fraction, server_errors_answered_per_s, in_flight_mean,
             response_time_mean_us, rate,
         }),
-        remedies: vec![remedy(facts, setting, max)],
+        remedies: vec![remedy(facts, &bound, Need { in_flight, processes: 1.0, most: f64::INFINITY, why })],
     })
 }
 
 /// A server of an `upstream` with a bound.
-fn bound(setting: &ScopedSetting) -> Option<(&ScopedSetting, f64)> {
+pub(super) fn bound(setting: &ScopedSetting) -> Option<Bound<'_>> {
     let is_upstream = |scope: &SettingScope| scope.to_string().starts_with("upstream");
-    let words = setting.value.split_whitespace();
-    let max =
-        words.filter_map(|word| word.strip_prefix("max_conns=")).find_map(|max| max.parse::<f64>().ok());
     let is_it = setting.setting == "server" && setting.scope.iter().any(is_upstream);
-    max.filter(|max| is_it && *max >= 1.0).map(|max| (setting, max))
+    Bound::of(setting, "max_conns").filter(|_| is_it)
 }
 
-fn remedy(facts: &Facts, setting: &ScopedSetting, max: f64) -> Remedy {
-    let in_flight = concurrency::requests_in_flight(facts).unwrap_or(0.0);
-    let to = (HEADROOM * in_flight).ceil().max(2.0 * max);
-    let with = |max: f64| {
-        let words = setting.value.split_whitespace().map(|word| match word.starts_with("max_conns=") {
-            true => format!("max_conns={}", format_number(max)),
-            false => word.to_owned(),
-        });
-        SettingValue::Text(words.collect::<Vec<_>>().join(" "))
-    };
-    Remedy {
-        setting: SettingId::of_service("nginx", "server"),
-        from: Some(with(max)),
-        to: Some(with(to)),
-        class: ApplyClass::Manual,
-        risk: "the backend gets more requests at once".into(),
-        why:
-            "what is in flight at once, plus 30%; or no max_conns at all, where the backend queues by itself"
-                .into(),
-        predicted: None,
-        together_with: vec![],
-    }
+/// Requests that would be in flight: those that are refused end at once, so that of a rate that is asked for it is what it comes to by
+/// the time of the good ones; twice as many as now at least.
+fn in_flight_if_served(facts: &Facts, bound: &Bound<'_>) -> f64 {
+    let offered = facts.value(FactId::offered_rate).zip(facts.value(FactId::response_time_mean_us));
+    let offered = offered.map_or(0.0, |(rate, us)| rate * us / 1e6);
+    let now = concurrency::requests_in_flight(facts).unwrap_or(0.0);
+    now.max(offered).max(2.0 / HEADROOM * bound.max)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::facts::testing::{facts_of_several, with_changes};
+    use webdyno_model::service::SettingValue;
 
     #[test]
     fn refused_requests_are_the_bound_s_work_where_it_is_reached_or_the_log_says_so() {
@@ -138,6 +123,14 @@ mod tests {
             assert_eq!(found.map(|finding| finding.confidence), confidence, "{changes:?} {waiting} {value}");
         }
         let remedy = with(&[logged], 9.0, ten).unwrap().remedies.remove(0);
-        assert_eq!(remedy.to, Some(SettingValue::Text("127.0.0.1:9236 max_conns=38 max_fails=0".into())));
+        assert_eq!(remedy.setting.full_name(), "nginx server max_conns of pool 127.0.0.1:9236");
+        assert_eq!(
+            (remedy.from, remedy.to),
+            (Some(SettingValue::Integer(10)), Some(SettingValue::Integer(38)))
+        );
+        // At a rate that is asked for: 100/s of 600 ms each.
+        let offered = [logged, (FactId::offered_rate, 100.0), (FactId::response_time_mean_us, 600_000.0)];
+        let remedy = with(&offered, 9.0, ten).unwrap().remedies.remove(0);
+        assert_eq!(remedy.to, Some(SettingValue::Integer(78)));
     }
 }

@@ -22,7 +22,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// Who waits for a file holds a worker: what a lock on one makes look exhausted.
 pub(crate) const CAUSES: &[LimitId] = &[
@@ -43,6 +43,7 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: CAUSES,
     kind: Some(LimitKind::Documents),
+    gain: Some(LimitGain::Explained),
     ..Limit::new(
         LimitId::SessionLock,
         "Requests of one session wait for each other",

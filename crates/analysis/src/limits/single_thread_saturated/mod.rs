@@ -25,7 +25,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -47,6 +47,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::LostSyns,
     ],
     kind: Some(LimitKind::Concurrency),
+    gain: Some(LimitGain::Explained),
     ..Limit::new(
         LimitId::SingleThreadSaturated,
         "One thread saturates its core",

@@ -23,7 +23,7 @@
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
-use crate::limits::{Limit, LimitId, LimitKind};
+use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -39,6 +39,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::LostSyns,
     ],
     kind: Some(LimitKind::Documents),
+    gain: Some(LimitGain::Explained),
     ..Limit::new(
         LimitId::SlowUpstream,
         "Requests wait for another server",

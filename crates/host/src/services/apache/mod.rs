@@ -24,6 +24,7 @@ mod php_ini;
 mod place;
 mod prepare;
 pub(crate) mod program;
+mod proxy_pool;
 mod redact;
 mod settings;
 mod shadow;

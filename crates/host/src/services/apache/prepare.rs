@@ -10,6 +10,7 @@ use super::limits::Limits;
 use super::local_files;
 use super::part;
 use super::place::{Place, places};
+use super::proxy_pool;
 use super::settings::{Mpm, SETTINGS, Setting, find};
 use super::snapshot::{has_lost_places, limits, mpm, settings};
 use crate::config_management::Managers;
@@ -37,6 +38,9 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
     let apache = Apache::of_control(control)?;
     if changes.iter().any(|change| change.setting.part.is_some()) {
         return part::prepare(apache, snapshot.port, changes);
+    }
+    if changes.iter().any(proxy_pool::is_meant) {
+        return proxy_pool::prepare(apache, changes);
     }
     let mpm = mpm(&apache)?;
     let mut now = settings(&apache.evaluation, mpm, None);
@@ -129,7 +133,8 @@ fn understood(
     let mut wanted: Vec<Wanted> = Vec::new();
     for SettingChange { setting: SettingId { name, .. }, to } in changes {
         let setting = find(name).ok_or_else(|| {
-            let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
+            let names: Vec<_> =
+                SETTINGS.iter().map(|setting| setting.name).chain(proxy_pool::NAMES).collect();
             NotOurs {
                 why: format!("`{name}` is not a setting of Apache that webdyno changes"),
                 hint: Some(format!("it changes {}", names.join(", "))),

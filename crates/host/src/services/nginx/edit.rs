@@ -4,6 +4,7 @@
 //! All places are those of the text as it was read, whatever else is written into it.
 
 use super::config::{self, Occurrence, Opening};
+use super::syntax;
 use crate::services::common::edit::{Document, Edit};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ enum Write {
     Behind(String),
     /// In place of parameters of the same name, else at the end.
     Parameters(Vec<String>),
+    /// The value of this parameter, which is there; every other byte stays.
+    Value(String, String),
 }
 
 impl TextEdit {
@@ -42,6 +45,12 @@ impl TextEdit {
     /// A directive with these parameters.
     pub fn with_parameters(of: &Occurrence, parameters: Vec<String>) -> Self {
         Self { name: of.name.clone(), ..Self::at(&of.file, of.span.clone(), Write::Parameters(parameters)) }
+    }
+
+    /// A directive whose parameter, which is there, has this value; every other byte stays.
+    pub fn with_value(of: &Occurrence, name: &str, value: &str) -> Self {
+        let write = Write::Value(name.to_owned(), value.to_owned());
+        Self { name: of.name.clone(), ..Self::at(&of.file, of.span.clone(), write) }
     }
 
     /// A line that comes first in a block.
@@ -156,6 +165,13 @@ impl Edit for TextEdit {
         let edit = match &self.write {
             Write::Instead(new) => (self.span.clone(), new.clone()),
             Write::Parameters(parameters) => (self.span.clone(), with_parameters(found, parameters)),
+            Write::Value(name, value) => {
+                let new = with_value(found, name, value).ok_or_else(|| {
+                    let why = format!("{} does not say {name}= in one piece", path.display());
+                    UserError::cannot_run(why).hint(format!("write {name}={value} there by hand"))
+                })?;
+                (self.span.clone(), new)
+            }
             Write::Behind(line) if self.span.end == 0 => (0..0, format!("{line}\n")),
             Write::Behind(line) => {
                 let at = line_end(text, self.span.end);
@@ -202,6 +218,23 @@ fn with_parameters(directive: &str, parameters: &[String]) -> String {
         }
     }
     text + ";"
+}
+
+/// A directive with another value of a parameter: at the place that makes of its words what is wanted, however it is quoted.
+fn with_value(directive: &str, name: &str, value: &str) -> Option<String> {
+    let words = |text: &str| match &syntax::parse(text) {
+        (found, problems) if problems.is_empty() && found.len() == 1 => Some(found[0].words.clone()),
+        _ => None,
+    };
+    let mut wanted = words(directive)?;
+    let word = wanted.iter_mut().find(|word| word.split_once('=').is_some_and(|(known, _)| known == name))?;
+    let now = word.split_off(name.len() + 1);
+    word.push_str(value);
+    let places = directive.match_indices('=').map(|(at, _)| at + 1);
+    let changed = places
+        .filter(|at| directive[*at..].starts_with(&now))
+        .map(|at| format!("{}{value}{}", &directive[..at], &directive[at + now.len()..]));
+    changed.into_iter().find(|text| words(text).as_ref() == Some(&wanted))
 }
 
 #[cfg(test)]

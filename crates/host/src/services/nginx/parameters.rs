@@ -1,4 +1,5 @@
-//! Settings that are parameters of a directive: the buffer of an access log, the backlog of a listening socket.
+//! Settings that are parameters of a directive: the buffer of an access log, the backlog of a listening socket, the connections to a
+//! server of an upstream.
 //!
 //! Facts: <https://nginx.org/en/docs/http/ngx_http_log_module.html#access_log>: parameters come behind the name of a format, and
 //! logs of one file share a buffer (ngx_http_log_set_log refuses two sizes).
@@ -8,6 +9,7 @@
 use super::config::{Config, Occurrence, distinct, is_log_file, listen_address};
 use super::edit::{Obstacle, TextEdit};
 use std::collections::{BTreeMap, BTreeSet};
+use webdyno_model::service::SettingValue;
 
 /// The backlog where none is written.
 const BACKLOG: i64 = 511;
@@ -99,6 +101,39 @@ pub fn backlogs(config: &Config, port: u16, wanted: i64) -> Result<(i64, Vec<Tex
     Ok((least.ok_or_else(|| (why(), Some(format!("write one: listen {port} backlog={wanted};"))))?, edits))
 }
 
+/// Lets so many connections be open to a server of an upstream, of this address or the only one that has a bound: the one line that
+/// says how many. With how many that are now.
+pub fn max_conns(
+    config: &Config,
+    server: Option<&str>,
+    value: &str,
+) -> Result<(Option<SettingValue>, Vec<TextEdit>), Obstacle> {
+    let mut found = in_http(config, "server");
+    found.retain(|one| {
+        let is_meant = server.is_none_or(|server| one.words.first().is_some_and(|word| word == server));
+        one.blocks.iter().any(|block| block.name == "upstream") && is_meant && bound(one).is_some()
+    });
+    let to = server.unwrap_or("a server");
+    match &found[..] {
+        [one] => {
+            let now = bound(one).unwrap_or_default();
+            let edit = (now != value).then(|| TextEdit::with_value(one, "max_conns", value));
+            Ok((Some(SettingValue::parse(now)), edit.into_iter().collect()))
+        }
+        [] => Err((format!("no upstream of nginx has a max_conns for {to}"), None)),
+        several => {
+            let places: Vec<_> = several.iter().take(4).map(Occurrence::place).collect();
+            let why = format!("max_conns for {to} stands in {} places: {}", several.len(), places.join(", "));
+            Err((why, Some(format!("write max_conns={value} there by hand, where the site needs it"))))
+        }
+    }
+}
+
+/// The connections that a `server` line allows.
+fn bound(server: &Occurrence) -> Option<&str> {
+    server.words.iter().skip(1).find_map(|word| word.strip_prefix("max_conns="))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::config::{self, read};
@@ -183,5 +218,33 @@ mod tests {
             Ok(backlogs(config, 80, 1024)?.1)
         });
         assert!(refused.unwrap_err().0.contains("no `listen` of nginx names port 80"));
+    }
+
+    #[test]
+    fn a_bound_on_connections_is_raised_where_it_stands_once() {
+        let to =
+            |text: &str, server: Option<&str>| edited(text, |config| Ok(max_conns(config, server, "38")?.1));
+        let around = |inner: &str| format!("http {{ upstream app {{ {inner} }} server {{ listen 80; }} }}");
+        for (before, after) in [
+            ("server a:1 max_conns=3;", "server a:1 max_conns=38;"),
+            (
+                "zone z 64k; server a:1 weight=3\n # max_conns=3;\n 'max_conns=3' max_fails=0 ; # max_conns=3\n server b:1 max_conns=3;",
+                "zone z 64k; server a:1 weight=3\n # max_conns=3;\n 'max_conns=38' max_fails=0 ; # max_conns=3\n server b:1 max_conns=3;",
+            ),
+            ("server a:1 max_conns=38;", "server a:1 max_conns=38;"),
+        ] {
+            assert_eq!(to(&around(before), Some("a:1")).unwrap(), around(after));
+        }
+        assert_eq!(to(&around("server b max_conns=1;"), None).unwrap(), around("server b max_conns=38;"));
+        for (inner, part) in [
+            ("server a:1; server b:1 max_conns=3;", "no upstream of nginx has a max_conns for a:1"),
+            (
+                "server a:1 max_conns=3; } upstream b { server a:1 max_conns=3;",
+                "max_conns for a:1 stands in 2 places: ",
+            ),
+        ] {
+            let (why, _) = to(&around(inner), Some("a:1")).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
     }
 }

@@ -90,6 +90,7 @@ fn written(
             let (from, edits) = parameters::backlogs(config, port, change.to.number().unwrap_or(0.0) as i64)?;
             (Some(SettingValue::Integer(from)), edits)
         }
+        Place::UpstreamServer => parameters::max_conns(config, change.setting.pool.as_deref(), &value)?,
         Place::Upstream => upstream::keepalive(config, change.setting.pool.as_deref(), &value)?,
     };
     let file = edits.first().map_or(Path::new(config.main_file()), |edit| &edit.file);

@@ -2,7 +2,7 @@
 //!
 //! Facts: <https://nginx.org/en/docs/ngx_core_module.html>, <https://nginx.org/en/docs/http/ngx_http_core_module.html>,
 //! <https://nginx.org/en/docs/http/ngx_http_ssl_module.html>, <https://nginx.org/en/docs/http/ngx_http_log_module.html>,
-//! <https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive>. nginx starts its workers anew for every reload, so
+//! <https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive>, and `max_conns` of its `server`. nginx starts its workers anew for every reload, so
 //! that all of these are read again; and it calls listen(2) again for a socket whose backlog has changed (ngx_init_cycle in
 //! src/core/ngx_cycle.c). What protects a site (limits of rates, TLS versions) or decides what it answers is not here.
 
@@ -23,6 +23,8 @@ pub enum Place {
     Listeners,
     /// An `upstream`, with what keeps its connections in the locations that pass requests to it.
     Upstream,
+    /// A parameter of one `server` of an `upstream`.
+    UpstreamServer,
 }
 
 impl Place {
@@ -32,7 +34,7 @@ impl Place {
             Self::Events => Some("events"),
             Self::Http => Some("http"),
             Self::Upstream => Some("upstream"),
-            Self::Main | Self::Logs | Self::Listeners => None,
+            Self::Main | Self::Logs | Self::Listeners | Self::UpstreamServer => None,
         }
     }
 }
@@ -56,12 +58,13 @@ pub const LOG_BUFFER: &str = "64k flush=1s";
 
 /// All of them.
 #[rustfmt::skip] // a table, one setting a line
-pub const SETTINGS: [Setting; 14] = [
+pub const SETTINGS: [Setting; 15] = [
     Setting { name: "worker_processes",     place: Place::Main,   shape: Shape::Integer(1, 1_024) },
     Setting { name: "worker_rlimit_nofile", place: Place::Main,   shape: Shape::Integer(64, 1_048_576) },
     Setting { name: "worker_connections",   place: Place::Events, shape: Shape::Integer(16, 1_048_576) },
     Setting { name: "listen backlog",       place: Place::Listeners, shape: Shape::Integer(1, 65_535) },
     Setting { name: "access_log buffer",    place: Place::Logs,   shape: Shape::Word(&[LOG_BUFFER]) },
+    Setting { name: "server max_conns",     place: Place::UpstreamServer, shape: Shape::Integer(1, 1_000_000) },
     Setting { name: "keepalive",            place: Place::Upstream, shape: Shape::Integer(1, 1_024) },
     Setting { name: "keepalive_timeout",    place: Place::Http,   shape: Shape::Time },
     Setting { name: "keepalive_requests",   place: Place::Http,   shape: Shape::Integer(1, 10_000_000) },

@@ -122,6 +122,38 @@ impl Document {
         true
     }
 
+    /// Gives a parameter (`name=value`, a word of its own) of the directive that ends at physical line `number_last` another value;
+    /// every other byte stays. False where it is not there just once, or its value is written in a way that no single place gives.
+    pub fn set_parameter(&mut self, number_last: u32, name: &str, (from, to): (&str, &str)) -> bool {
+        let Some(line) = self.lines.iter_mut().find(|line| line.number_last == number_last) else {
+            return false;
+        };
+        let (Statement::Directive { name: directive, arguments }, Ok(raw)) =
+            (line.statement(), std::str::from_utf8(&line.raw))
+        else {
+            return false;
+        };
+        let mut wanted = words(&arguments);
+        let mut found = wanted.iter_mut().filter(|word| parameter(word, name).is_some());
+        let (Some(word), None) = (found.next(), found.next()) else { return false };
+        if parameter(word, name) != Some(from) {
+            return false;
+        }
+        word.replace_range(name.len() + 1.., to);
+        // Quotes and continuations are left to who reads them: the place is the one that makes of the line what is wanted.
+        let at_each = raw.match_indices('=').map(|(at, _)| at + 1).filter(|at| raw[*at..].starts_with(from));
+        let changed = at_each.map(|at| format!("{}{to}{}", &raw[..at], &raw[at + from.len()..]));
+        let is_wanted = |raw: &String| {
+            let parsed = Self::parse(raw.as_bytes());
+            let [one] = &parsed.lines[..] else { return false };
+            matches!(one.statement(), Statement::Directive { name, arguments } if name == directive && words(&arguments) == wanted)
+        };
+        let Some(raw) = changed.into_iter().find(is_wanted) else { return false };
+        line.text = Self::parse(raw.as_bytes()).lines.swap_remove(0).text;
+        line.raw = raw.into_bytes();
+        true
+    }
+
     /// Appends text, after ending the last line if the file does not end with one.
     pub fn append(&mut self, text: &str) {
         let mut bytes = self.render();
@@ -180,6 +212,12 @@ pub fn words(arguments: &str) -> Vec<String> {
         rest = after;
     }
     words
+}
+
+/// The value of a word that is a parameter of this name: `4` of `max=4`.
+pub fn parameter<'a>(word: &'a str, name: &str) -> Option<&'a str> {
+    let (known, value) = word.split_once('=')?;
+    known.eq_ignore_ascii_case(name).then_some(value)
 }
 
 /// The first word and what follows it, as `ap_getword_conf` cuts them.
@@ -375,6 +413,28 @@ mod tests {
                     words(&arguments);
                 }
             }
+        }
+
+        // A changed parameter reads back, and no byte changes but those of its value: however it is quoted, continued and surrounded.
+        #[test]
+        fn a_set_parameter_changes_nothing_else(
+            indent in "[ \t]{0,3}",
+            head in "ProxyPass( |\t)(\\\\\r?\n)?( |\t)*/a( |\t)(\\\\\r?\n)?( |\t)*http://h:1/",
+            before in "(( |\t)(\\\\\r?\n)?( |\t)*(retry=4|smax=4|\"a max=4\"|ttl=\"4\"|flushpackets=on)){0,4}",
+            gap in "( |\t)(\\\\\r?\n)?( |\t)*",
+            quote in "[\"']?",
+            after in "(( |\t)(\\\\\r?\n)?( |\t)*(timeout=4|min=4|'4 max=4')){0,4}( |\t)*",
+            to in 1..10_000_u32,
+        ) {
+            let around = |value: &str| {
+                let word = format!("{quote}max={value}{quote}");
+                format!("# max=4 \\\n max=4\nMaxClients 4\n{indent}{head}{before}{gap}{word}{after}\nBalancerMember http://h:1 max=4\n")
+            };
+            let text = around("4");
+            let mut document = Document::parse(text.as_bytes());
+            let line = document.lines.iter().find(|line| line.text.starts_with("ProxyPass")).map(|line| line.number_last);
+            prop_assert!(document.set_parameter(line.unwrap(), "max", ("4", &to.to_string())), "{}", text);
+            prop_assert_eq!(String::from_utf8(document.render()).unwrap(), around(&to.to_string()));
         }
 
         // A changed value reads back, and no other line changes.
