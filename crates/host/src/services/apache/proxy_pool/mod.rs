@@ -61,11 +61,11 @@ impl edit::Edit for ParameterEdit {
             "{place} does not say {PARAMETER}={} in one piece: a variable, or another value",
             self.from
         );
-        Err(UserError::cannot_run(why).hint(by_hand(&self.to, &place)))
+        Err(UserError::cannot_run(why).hint(manual_edit(&self.to, &place)))
     }
 }
 
-fn by_hand(to: &str, place: &str) -> String {
+fn manual_edit(to: &str, place: &str) -> String {
     format!("write {PARAMETER}={to} there by hand: {place}")
 }
 
@@ -133,14 +133,14 @@ fn edited(
     let from = value(placed).unwrap_or_default();
     let Some(file) = placed.file.as_ref().filter(|_| placed.via.is_none()) else {
         let why = format!("{} {PARAMETER}={from} stands in a macro or on the command line", placed.name);
-        return Err((why, Some(by_hand(&to, &placed.place()))));
+        return Err((why, Some(manual_edit(&to, &placed.place()))));
     };
     let persists = |placed: &&Placed| placed.arguments.eq_ignore_ascii_case("on");
     if placed.name.eq_ignore_ascii_case("BalancerMember")
         && let Some(keeps) = evaluation.all(&["BalancerPersist"]).find(persists)
     {
         let why = format!("{} keeps the parameters of members over a reload", keeps.place());
-        return Err((why, Some(by_hand(&to, &placed.place()) + ", and start Apache anew")));
+        return Err((why, Some(manual_edit(&to, &placed.place()) + ", and start Apache anew")));
     }
     if from == to {
         return Ok(None);
@@ -188,7 +188,7 @@ fn the_line<'a>(
     match &found[..] {
         [one] if !one.name.eq_ignore_ascii_case(own) => {
             let why = format!("{PARAMETER} for {to} is a parameter of {}, and not of {own}", one.name);
-            Err((why, Some(by_hand(&change.to.to_string(), &one.place()))))
+            Err((why, Some(manual_edit(&change.to.to_string(), &one.place()))))
         }
         // A file that is included twice has its lines twice.
         [one]
@@ -204,7 +204,7 @@ fn the_line<'a>(
             let why = format!(
                 "{PARAMETER} for {to} stands in several places, or in a file for several parts: {places}"
             );
-            Err((why, Some(by_hand(&change.to.to_string(), &places))))
+            Err((why, Some(manual_edit(&change.to.to_string(), &places))))
         }
     }
 }
