@@ -30,6 +30,7 @@ use webdyno_session::live::{Generator, GeneratorEvent, LoadTask};
 const POLL: Duration = Duration::from_millis(20);
 /// Results of a session that nobody takes up are forgotten after a day.
 const RESULTS_AGE_MAX: Duration = Duration::from_secs(86_400);
+const PULL_TIME: Duration = Duration::from_secs(3);
 const CONSUMER_TRIES: u32 = 10;
 const CONSUMER_PAUSE: Duration = Duration::from_millis(300);
 /// A result that was not acknowledged within this time is given again.
@@ -446,7 +447,9 @@ async fn consume(stream: &jetstream::stream::Stream, config: pull::Config) -> Re
         }
         tokio::time::sleep(CONSUMER_PAUSE).await;
     };
-    consumer.messages().await.map_err(|error| denied(STREAM, &error.to_string()))
+    // A question for messages that is lost in a server that is gone is asked anew when it has expired.
+    let asked = consumer.stream().expires(PULL_TIME).heartbeat(PULL_TIME / 3);
+    asked.messages().await.map_err(|error| denied(STREAM, &error.to_string()))
 }
 
 /// The stream that keeps the results of a session. What was given to its coordinator and not acknowledged is given anew, to a consumer
