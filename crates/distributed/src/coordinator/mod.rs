@@ -349,7 +349,11 @@ impl Coordinator {
         let mut lost = vec![];
         for (at, part) in load.parts.iter_mut().enumerate() {
             let Some(member) = self.members.get_mut(&part.worker) else { continue };
-            let phase = member.status(session, number).map(|status| status.phase);
+            let status = member.status(session, number);
+            let phase = status.map(|status| status.phase);
+            // Also of one that is over, and whose results are still on their way.
+            let has_begun =
+                phase == Some(Phase::Started) || status.is_some_and(|status| status.began_ns.is_some());
             if !load.is_resumed {
                 let what = (&load.order, load.stop, load.start_at_ns);
                 actions.extend(order_part(part, member, (now_ns, session), what));
@@ -359,7 +363,7 @@ impl Coordinator {
                 continue;
             }
             let begins_ns = load.start_at_ns + part.from_s * S;
-            let is_waited_for = part.end_index().is_none() && phase != Some(Phase::Started);
+            let is_waited_for = part.end_index().is_none() && !has_begun;
             // One whose lease ended before it began is nobody's, and says nothing of this load. That it did not begin is known by
             // a question of a second later that it has answered: who is cut off is not heard, or late.
             let never_began = !load.is_resumed

@@ -160,8 +160,21 @@ fn who_is_cut_off_as_the_load_begins_is_not_taken_for_one_that_did_not_begin() {
             .for_each(|number| coordinator.announced(now_ns, announce(number, Some(Phase::Ready))));
         said.extend(coordinator.tick(now_ns));
     }
-    for number in 0..2 {
-        coordinator.announced(now_ns, announce(number, Some(Phase::Started)));
+    // When it is heard again its part is over, and what it came to is still on its way.
+    let mut over = announce(0, Some(Phase::Over));
+    over.load.iter_mut().for_each(|load| load.began_ns = Some(1));
+    for _ in 0..25 {
+        now_ns += S / 10;
+        for number in 0..2 {
+            let instance = format!("w{number:05}");
+            coordinator.announced(now_ns, Announce { name: instance.clone(), instance, ..over.clone() });
+        }
+        for action in coordinator.tick(now_ns) {
+            match action {
+                Action::Ping { worker, nonce } => coordinator.pong(now_ns, &worker, nonce, now_ns),
+                other => said.push(other),
+            }
+        }
     }
     reports(2).into_iter().flatten().for_each(|report| drop(coordinator.report(report)));
     said.extend(coordinator.tick(now_ns + S / 10));
