@@ -66,7 +66,7 @@ impl Broker {
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |what: &str| {
             UserError::usage(format!("`{text}` does not name servers of NATS: {what}"))
-                .hint("as in nats://127.0.0.1:4222, nats://n1,n2,n3 tls://nats.example; without a server: ssh://HOST or local:2")
+                .hint("as in nats://127.0.0.1:4222, nats://n1,n2,n3 or tls://nats.example; without a server: ssh://HOST or local:2")
         };
         let (scheme, hosts) = text.split_once("://").ok_or_else(|| wrong("it has no nats:// in front"))?;
         if !["nats", "tls"].contains(&scheme) {

@@ -65,6 +65,7 @@ mod tidy;
 #[path = "../../../host/tests/it/traced.rs"]
 mod traced;
 mod transport;
+mod turns;
 mod users;
 #[path = "../../../evaluation/tests/it/valid.rs"]
 mod valid;

@@ -73,7 +73,8 @@ impl Drop for RemoteWorker {
 fn hosts(on: &str) -> Result<Vec<ServerAddress>> {
     let mut hosts: Vec<ServerAddress> = vec![];
     for text in on.trim_start_matches("ssh://").split(',') {
-        let host = ServerAddress::parse(&format!("ssh://{}", text.trim_start_matches("ssh://")))?;
+        let host = ServerAddress::parse(&format!("ssh://{}", text.trim_start_matches("ssh://")));
+        let host = host.map_err(|error| error.hint("as in --on ssh://web1,admin@web2:2222"))?;
         if hosts.contains(&host) {
             return Err(UserError::usage(format!("`{host}` is given twice in --on"))
                 .hint("a worker uses all cores of its host; on this machine alone: local:2"));

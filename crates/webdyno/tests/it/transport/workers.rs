@@ -58,7 +58,7 @@ fn why_there_is_no_worker_over_ssh_is_told_with_what_helps() {
         (&["--on", "ssh://web1,refused"][..], 1, "ssh://refused", "ssh"),
         (&["--on", "ssh://web1,web1"], 2, "`ssh://web1` is given twice", "local:2"),
         (&["--on", "ssh://web1", "--workers", "2"], 2, "themselves", "one on each host"),
-        (&["--on", "ssh://"], 2, "ssh://", "ssh://"),
+        (&["--on", "ssh://"], 2, "it names no host", "--on ssh://"),
     ] {
         let arguments: Vec<&str> = on.iter().copied().chain(["-n", "10", &url]).collect();
         let ended = run(&mut assert_cmd::Command::from_std(load(&place, &sshd, &arguments)));
