@@ -38,7 +38,8 @@ fact_table! {
     (opcache_read_bytes_per_s, "bytes/s", "opcache_in_apache.read_bytes", Derivation::Rate(1.0)),
     (opcache_hash_restarts, "restarts", "opcache.*.hash_restarts_count", Derivation::Rise),
     "processes": fpm_children_started, fpm_children_ended;
-    "fraction": fpm_waiting_fraction, fpm_full_fraction, fpm_at_most_fraction, backend_waiting_fraction, php_script_fraction;
+    "fraction": fpm_waiting_fraction, fpm_full_fraction, fpm_at_most_fraction, backend_waiting_fraction, php_script_fraction,
+        php_computing_fraction, php_waiting_fraction;
     "connections": backend_queue_mean, fpm_queue_last;
 }
 
@@ -50,25 +51,35 @@ const TCP_QUEUE: &str = "sockets.*.listen_queue_count";
 const BUSY: &str = "php_fpm.*.processes_busy_count";
 
 const SCRIPTS: [&str; 2] = ["php_scripts.*.running_count", "apache_scripts.*.running_count"];
+/// Functions in which PHP computed, and waited.
+const FUNCTIONS: [&str; 2] = ["php_functions.*.running_count", "php_functions.*.waiting_count"];
 /// Fewer looks at processes say nothing of shares; and smaller shares are not worth a fact.
 const LOOKS_MIN: f64 = 20.0;
-const SCRIPT_FRACTION_MIN: f64 = 0.05;
+const SHARE_MIN: f64 = 0.05;
 
 impl FactBuilder<'_> {
-    /// Of the processes of PHP that executed a script, the share that each script had. A reading tells none that is not executed.
+    /// Of the processes of PHP that executed a script, the share that each script had; of those that computed, the share of
+    /// each function; and of all, the share that waited in each.
     pub(super) fn php_scripts(&mut self) {
+        let computing = &FUNCTIONS[..1];
+        self.shares_of(&SCRIPTS, &SCRIPTS, FactId::php_script_fraction);
+        self.shares_of(computing, computing, FactId::php_computing_fraction);
+        self.shares_of(&FUNCTIONS[1..], &FUNCTIONS, FactId::php_waiting_fraction);
+    }
+
+    /// What each instance of these metrics is of the whole that others sum up to. A reading tells none that was not met.
+    fn shares_of(&mut self, parts: &[&str], whole: &[&str], fact: FactId) {
         let looks = |metric: &str| self.series.levels(metric).iter().sum::<f64>();
-        let all: Vec<_> = SCRIPTS
-            .iter()
-            .flat_map(|template| self.instances(template))
-            .map(|(at, metric)| (at, metric, looks(metric)))
-            .collect();
-        let sum: f64 = all.iter().map(|(.., count)| count).sum();
+        let counted = |templates: &[&str]| -> Vec<_> {
+            let all = templates.iter().flat_map(|template| self.instances(template));
+            all.map(|(at, metric)| (at, metric, looks(metric))).collect()
+        };
+        let sum: f64 = counted(whole).iter().map(|(.., count)| count).sum();
         let told =
-            all.into_iter().filter(|(.., count)| sum >= LOOKS_MIN && *count >= SCRIPT_FRACTION_MIN * sum);
-        for (script, metric, count) in told {
+            counted(parts).into_iter().filter(|(.., count)| sum >= LOOKS_MIN && *count >= SHARE_MIN * sum);
+        for (at, metric, count) in told {
             let fraction = Some(webdyno_model::number::significant(count / sum, 3));
-            self.add_instance(script, (FactId::php_script_fraction, fraction), (metric, Derivation::Mean));
+            self.add_instance(at, (fact, fraction), (metric, Derivation::Mean));
         }
     }
 
@@ -234,6 +245,32 @@ mod tests {
         assert_eq!(of(FactId::fpm_children_started), [Some(1.0), Some(0.0)]);
         assert_eq!(of(FactId::fpm_children_ended), [Some(1.0), Some(0.0)]);
         assert_eq!(of(FactId::fpm_queue_last), [Some(1.0), Some(0.0)]);
+    }
+
+    #[test]
+    fn of_functions_the_share_that_computes_and_the_share_that_waits_are_told() {
+        let reading = |t_s, values: &[(&str, f64)]| {
+            let named: Vec<_> =
+                values.iter().map(|(name, count)| (format!("php_functions.{name}_count"), *count)).collect();
+            let values: Vec<_> = named.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+            sample(t_s, "php_functions", &values)
+        };
+        let samples = vec![
+            reading(1.0, &[("page.php.running", 10.0), ("db;mysqli_query.waiting", 40.0)]),
+            reading(
+                2.0,
+                &[("Shop::x;md5.running", 30.0), ("db;mysqli_query.waiting", 18.0), ("y.waiting", 2.0)],
+            ),
+        ];
+        let collectors = vec![CollectorInfo {
+            name: "php_functions".into(),
+            metrics: super::FUNCTIONS.map(metric).to_vec(),
+        }];
+        let measurement = Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() };
+        let facts = facts(&measurement, None).unwrap();
+        let of = |name: FactId| facts.each(name).collect::<Vec<_>>();
+        assert_eq!(of(FactId::php_computing_fraction), [("Shop::x;md5", 0.75), ("page.php", 0.25)]);
+        assert_eq!(of(FactId::php_waiting_fraction), [("db;mysqli_query", 0.58)]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What several rules ask of the work under way: how much of it there is at once, and whether it waits for a processor.
 
 use crate::facts::{FactId, Facts};
+use crate::resources::php_functions;
 use crate::settings::backends::{addresses, forwarding_settings, targets_of};
 use webdyno_model::diagnosis::Predicted;
 use webdyno_model::number::significant;
@@ -70,7 +71,7 @@ const CONNECTED_FRACTION_MIN: f64 = 0.3;
 const NAMED_MAX: usize = 3;
 
 /// What so many workers or processes may be waiting for, as a part of a sentence: where the connections went that were open
-/// when it was looked. Of a chain of programs its end.
+/// when it was looked, and the functions in which PHP waits. Of a chain of programs its end.
 pub(crate) fn wait_cause_text(facts: &Facts, waiting: f64) -> Option<String> {
     let links: Vec<&Link> = facts.topology.iter().flat_map(|topology| &topology.links).collect();
     let count = |link: &Link| link.connections_count.unwrap_or(0) as f64;
@@ -84,7 +85,11 @@ pub(crate) fn wait_cause_text(facts: &Facts, waiting: f64) -> Option<String> {
         format!("{} to {name}{}", count(link), link.by)
     };
     let named: Vec<String> = ends.iter().take(NAMED_MAX).map(name).collect();
-    (!named.is_empty()).then(|| format!("open connections: {}", named.join(", ")))
+    let connections = (!named.is_empty()).then(|| format!("open connections: {}", named.join(", ")));
+    let functions =
+        php_functions::text(facts, php_functions::WAITING).map(|told| format!("PHP waits: {told}"));
+    let all: Vec<String> = connections.into_iter().chain(functions).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Workers that use a smaller part of a core each do not compute: they wait.

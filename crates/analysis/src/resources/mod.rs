@@ -8,6 +8,7 @@ pub(crate) mod memory_evidence;
 pub mod memory_pressure;
 pub(crate) mod php_cost;
 pub(crate) mod php_fpm;
+pub(crate) mod php_functions;
 pub mod processor_time;
 pub mod processors;
 pub mod request_cost;

@@ -152,6 +152,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(crate::collectors::processes::process::Process::default()),
         Box::new(crate::collectors::processes::threads::Threads::default()),
         Box::new(crate::collectors::processes::profile::Profile::default()),
+        Box::new(crate::collectors::processes::php_functions::PhpFunctions::default()),
         Box::new(crate::collectors::processes::locks::Locks::default()),
         Box::new(crate::collectors::network::upstreams::Upstreams::default()),
         Box::new(crate::collectors::kernel::pressure::Pressure::default()),
@@ -291,6 +292,7 @@ mod tests {
                 // The first reading has no time before it.
                 "threads",
                 "profile",
+                "php_functions",
             ];
             let without_service = of_program.contains(&collector.name());
             assert!(without_service || !names.is_empty(), "{} reads nothing: {reading:?}", collector.name());

@@ -28,6 +28,7 @@ mod nginx_changes;
 mod other_servers;
 mod pending_reload;
 mod php_fpm;
+mod php_functions;
 mod ports;
 mod programs;
 mod prove;

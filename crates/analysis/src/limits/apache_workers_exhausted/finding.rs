@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::{apache_async_cap, keepalive_holds_workers};
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
-use crate::resources::{concurrency, processors, worker_waits, workers};
+use crate::resources::{concurrency, php_functions, processors, worker_waits, workers};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 
@@ -50,7 +50,11 @@ fn of_front(facts: &Facts) -> Option<Finding> {
         summary,
         confidence: proof.confidence.min(most),
         explains_fraction: workers::accept_queue_share(facts, queue),
-        facts: facts.cite(&CITED),
+        facts: facts
+            .cite(&CITED)
+            .into_iter()
+            .chain(php_functions::cite(facts, php_functions::WAITING))
+            .collect(),
         remedies: crate::resources::worker_remedies::remedies(facts, proof.workers, queue),
     })
 }

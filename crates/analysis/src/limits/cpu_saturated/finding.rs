@@ -5,7 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::cpu_saturated::{child_turnover, deflate, gzip, less_work, revalidation, table_cache};
 use crate::limits::cpu_stolen;
 use crate::resources::processors::CpuShortage;
-use crate::resources::{concurrency, memory_evidence, processor_time, processors, workers};
+use crate::resources::{concurrency, memory_evidence, php_functions, processor_time, processors, workers};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
@@ -78,6 +78,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             .chain(facts.each(FactId::php_script_fraction).flat_map(|(script, _)| {
                 facts.cite_of(&[FactId::php_script_fraction], script)
             }))
+            .chain(php_functions::cite(facts, php_functions::COMPUTING))
             .collect(),
         remedies: deflate::remedy(facts)
             .into_iter()
@@ -314,8 +315,10 @@ mod tests {
         let mut facts = facts(&FULL, &[]);
         of_pool(&mut facts, "/srv/a.php", &[(FactId::php_script_fraction, 0.72)]);
         of_pool(&mut facts, "/srv/b.php", &[(FactId::php_script_fraction, 0.2)]);
+        of_pool(&mut facts, "Shop::prices;md5", &[(FactId::php_computing_fraction, 0.61)]);
         let finding = check(&facts).unwrap();
-        let words = " Of PHP's processes at work 72% executed /srv/a.php, 20% executed /srv/b.php.";
+        let words = " Of PHP's processes at work 72% executed /srv/a.php, 20% executed /srv/b.php. \
+            PHP's CPU time: 61% in md5, called by Shop::prices.";
         assert!(finding.summary.contains(words), "{}", finding.summary);
         assert_eq!(finding.facts.iter().filter(|fact| fact.name == "php_script_fraction").count(), 2);
         crate::facts::testing::add_samples(

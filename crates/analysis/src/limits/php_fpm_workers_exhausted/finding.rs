@@ -4,7 +4,7 @@ use super::pool::FullPool;
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::concurrency::WAITING_CORES_MAX;
-use crate::resources::{concurrency, memory_evidence};
+use crate::resources::{concurrency, memory_evidence, php_functions};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -44,6 +44,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let mut cited = facts.cite_of(OF_POOL, pool.name);
     cited.extend(facts.cite_of(&[FactId::backend_queue_mean, FactId::backend_waiting_fraction], pool.name));
     cited.extend(facts.cite(OF_ALL));
+    cited.extend(php_functions::cite(facts, php_functions::WAITING));
     Some(Finding {
         id: LimitId::PhpFpmWorkersExhausted.into(),
         summary,

@@ -2,6 +2,7 @@
 
 use crate::facts::processor_time::word;
 use crate::facts::{FactId, Facts};
+use crate::resources::php_functions;
 use webdyno_model::processor_time::{ProcessorTimePart, ProcessorWork};
 
 /// A smaller share is not worth a word, and more of them are no sentence.
@@ -47,20 +48,23 @@ pub(crate) fn sentence(facts: &Facts) -> String {
     format!(" The service's CPU time: {}{without}.", told.collect::<Vec<_>>().join(", "))
 }
 
-/// ` Of PHP's processes at work 72% executed /srv/report.php.`; nothing where no pool told it, or PHP is no good part of it.
+/// ` Of PHP's processes at work 72% executed /srv/report.php. PHP's CPU time: 61% in md5, called by page.php.`; nothing where
+/// nobody saw it, or PHP is no good part of it.
 pub(crate) fn scripts_sentence(facts: &Facts, of_php: &[ProcessorWork]) -> String {
-    let is_part = share_of_all(facts, of_php).is_none_or(|share| share >= SCRIPTS_TOLD_FROM);
-    let mut scripts: Vec<(&str, f64)> = facts.each(FactId::php_script_fraction).collect();
-    scripts.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let told: Vec<String> = scripts
-        .iter()
-        .take(SCRIPTS_TOLD_MAX)
-        .map(|(script, share)| format!("{:.0}% executed {script}", share * 100.0))
-        .collect();
-    if told.is_empty() || !is_part {
+    if share_of_all(facts, of_php).is_some_and(|share| share < SCRIPTS_TOLD_FROM) {
         return String::new();
     }
-    format!(" Of PHP's processes at work {}.", told.join(", "))
+    let mut scripts: Vec<(&str, f64)> = facts.each(FactId::php_script_fraction).collect();
+    scripts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let told = scripts.iter().take(SCRIPTS_TOLD_MAX);
+    let told: Vec<String> =
+        told.map(|(script, share)| format!("{:.0}% executed {script}", share * 100.0)).collect();
+    let scripts = match told.is_empty() {
+        true => String::new(),
+        false => format!(" Of PHP's processes at work {}.", told.join(", ")),
+    };
+    let functions = php_functions::text(facts, php_functions::COMPUTING);
+    functions.map_or(scripts.clone(), |told| format!("{scripts} PHP's CPU time: {told}."))
 }
 
 /// The facts that it rests on, by kind of work: of `processor_time_fraction`, which the rule names.

@@ -2,6 +2,7 @@
 
 pub mod locks;
 pub mod other_processes;
+pub mod php_functions;
 pub mod process;
 pub mod profile;
 pub mod threads;

@@ -21,17 +21,17 @@ const UNKNOWN: &str = "[unknown]";
 
 /// A part of a process's memory with code in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Region {
-    begin: u64,
+pub(in crate::collectors::processes) struct Region {
+    pub(in crate::collectors::processes) begin: u64,
     end: u64,
-    offset: u64,
+    pub(in crate::collectors::processes) offset: u64,
     /// Device and inode: the same file below several names is read once.
     file: String,
-    path: String,
+    pub(in crate::collectors::processes) path: String,
 }
 
 /// The parts with code in the text of `/proc/PID/maps`.
-fn regions(text: &str) -> Vec<Region> {
+pub(in crate::collectors::processes) fn regions(text: &str) -> Vec<Region> {
     text.lines().filter_map(region).collect()
 }
 
@@ -50,7 +50,7 @@ fn region(line: &str) -> Option<Region> {
 }
 
 /// The last part of a path.
-fn base_name(path: &str) -> &str {
+pub(in crate::collectors::processes) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 

@@ -8,7 +8,7 @@
 //! made and the innermost functions below it: deeper chains tell no more of what it is for, and there would be more of them
 //! than there are samples. What a function is for is not decided here but by the analysis, which can learn.
 
-mod maps;
+pub(super) mod maps;
 mod sampling;
 mod symbols;
 
@@ -103,7 +103,7 @@ fn call_name(name: &str) -> Option<String> {
 }
 
 /// A name as it may be a part of a metric's.
-fn plain(name: &str) -> String {
+pub(super) fn plain(name: &str) -> String {
     let allowed =
         |letter: char| if letter.is_ascii_graphic() && !matches!(letter, ';' | '*') { letter } else { '_' };
     name.chars().take(NAME_LETTERS_MAX).map(allowed).collect()

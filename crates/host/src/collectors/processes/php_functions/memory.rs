@@ -1,0 +1,59 @@
+//! The memory of a process of PHP, and where its executor keeps what it does.
+//!
+//! Facts: proc_pid_mem(5): who may trace a process may read its memory (ptrace(2): root, or its own user where nothing forbids it);
+//! proc_pid_maps(5); elf(5). PHP exports `executor_globals` for its extensions, so it is there in stripped programs, too. A PHP for
+//! threads has one for each thread and does not export it.
+
+use super::frames::Memory;
+use crate::collectors::processes::profile::maps::{Region, base_name, regions};
+use crate::os::procfs;
+use object::read::{Object, ObjectSegment, ObjectSymbol};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// A larger file is not read for the names in it.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// A process whose memory can be read. It stays the same process, whoever takes its number later.
+#[derive(Debug)]
+pub(super) struct ProcessMemory(File);
+
+impl ProcessMemory {
+    /// An error where its memory is not for us, or it has ended.
+    pub(super) fn open(pid: u32) -> std::io::Result<Self> {
+        File::open(format!("/proc/{pid}/mem")).map(Self)
+    }
+}
+
+impl Memory for ProcessMemory {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        self.0.read_exact_at(into, address).is_ok()
+    }
+}
+
+/// Where `executor_globals` is in a process; `None` where it has no PHP. Its children, which are forked, have it there, too.
+pub(super) fn executor_globals(pid: u32) -> Option<u64> {
+    let text = procfs::read_text(format!("/proc/{pid}/maps")).ok()?;
+    let is_php = |region: &&Region| {
+        let name = base_name(&region.path);
+        region.path.starts_with('/') && (name.starts_with("php") || name.starts_with("libphp"))
+    };
+    regions(&text).iter().filter(is_php).find_map(|region| address_in(pid, region))
+}
+
+/// Where it is, if it is in the object of this part.
+fn address_in(pid: u32, region: &Region) -> Option<u64> {
+    let path = format!("/proc/{pid}/root{}", region.path);
+    let is_small =
+        std::fs::metadata(&path).is_ok_and(|about| about.is_file() && about.len() <= FILE_BYTES_MAX);
+    let bytes = is_small.then(|| std::fs::read(&path).ok()).flatten()?;
+    let object = object::File::parse(&*bytes).ok().filter(object::File::is_64)?;
+    let symbol = object.dynamic_symbols().find(|symbol| symbol.name() == Ok("executor_globals"))?;
+    let from = object.segments().find_map(|segment| {
+        let (offset, length) = segment.file_range();
+        let into = region.offset.checked_sub(offset).filter(|into| *into < length)?;
+        segment.address().checked_add(into)
+    })?;
+    // How far the object is moved, and the variable with it.
+    symbol.address().checked_add(region.begin.wrapping_sub(from)).filter(|_| symbol.is_definition())
+}
