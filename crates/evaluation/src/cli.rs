@@ -51,7 +51,7 @@ pub struct DrawArgs {
     /// Write what all seeds came to, a line of JSON for each, to FILE
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a line for each wrong first finding to FILE
+    /// Write a line for each wrong first finding to FILE, by how much of the server is seen
     #[arg(long, value_name = "FILE")]
     pub failures: Option<PathBuf>,
     /// Tune each server, too, and roll back: a minute or two more for each

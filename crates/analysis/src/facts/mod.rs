@@ -152,6 +152,12 @@ impl Facts {
         threads_per_process(self.service.as_ref())
     }
 
+    /// Workers that its files allow.
+    pub(crate) fn workers_configured(&self) -> Option<f64> {
+        let most = self.service.as_ref()?.configured_number("MaxRequestWorkers")?;
+        Some(workers_of_processes(most, self.threads_per_process()))
+    }
+
     /// Requests that ended per second, good or not: every one of them cost the server and stood in its queues, so
     /// this divides whatever is told per request. The good ones where nothing else is known.
     pub fn ended_per_s(&self) -> Option<f64> {
@@ -448,6 +454,12 @@ fn threads_per_process(service: Option<&ServiceSnapshot>) -> f64 {
     let threaded = service.filter(|service| service.mode.as_deref() != Some("prefork"));
     let threads = threaded.and_then(|service| service.number("ThreadsPerChild"));
     threads.filter(|threads| *threads >= 1.0).unwrap_or(1.0)
+}
+
+/// Workers of a value of `MaxRequestWorkers`: Apache lowers it to whole processes, and raises what is less than one
+/// (server/mpm/worker/worker.c, `worker_check_config`).
+fn workers_of_processes(most: f64, threads_per_process: f64) -> f64 {
+    (most / threads_per_process).floor().max(1.0) * threads_per_process
 }
 
 #[cfg(test)]

@@ -87,6 +87,7 @@ impl FactBuilder<'_> {
         let counts = self.series.levels("process.count");
         let threads = super::threads_per_process(self.service);
         let limit = self.service.and_then(|service| service.number("MaxRequestWorkers"));
+        let limit = limit.map(|most| super::workers_of_processes(most, threads));
         // The parent is a process too, and not a worker.
         let at_limit = |limit: f64| {
             let at: Vec<f64> =
@@ -134,6 +135,7 @@ impl ScoreboardReading {
 mod tests {
     use super::*;
     use crate::facts::testing::{apache, of, sample};
+    use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
     fn status(t_s: f64, idle: f64, open: f64) -> crate::measurement::TimedSample {
         let slots = ("apache.slots_count", 150.0);
@@ -217,8 +219,18 @@ mod tests {
         assert_eq!(prefork.value(FactId::service_processes_fell_max), Some(1.0));
         let mut event = apache(&[("MaxRequestWorkers", 150), ("ThreadsPerChild", 25)]);
         event.mode = Some("event".into());
-        let event = of(read(&[6.0, 7.0, 7.0, 7.0]), Some(event));
-        assert_eq!(event.value(FactId::processes_at_limit_fraction), Some(0.75));
+        let at = |event: &_, counts: &[f64]| {
+            let facts = of(read(counts), Some(ServiceSnapshot::clone(event)));
+            (facts.value(FactId::processes_at_limit_fraction), facts.workers_configured())
+        };
+        assert_eq!(at(&event, &[6.0, 7.0, 7.0, 7.0]), (Some(0.75), Some(150.0)));
+        // Whole processes: what is left over starts no further one, and less than one is one.
+        for (most, workers) in [(32, 25.0), (74, 50.0), (10, 25.0)] {
+            let setting = event.settings.get_mut("MaxRequestWorkers").unwrap();
+            setting.configured = Some(SettingValue::Integer(most));
+            let full = 1.0 + workers / 25.0;
+            assert_eq!(at(&event, &[full; 3]), (Some(1.0), Some(workers)), "{most}");
+        }
         assert_eq!(of(read(&counts), None).value(FactId::processes_at_limit_fraction), None);
     }
 }

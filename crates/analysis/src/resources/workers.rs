@@ -23,8 +23,7 @@ const FAILED_FRACTION_MAX: f64 = 0.02;
 /// How many there may be. The scoreboard may have more slots than workers are allowed: those of processes that have ended.
 pub(crate) fn workers_max(facts: &Facts) -> Option<f64> {
     let displayed = facts.value(FactId::workers_limit);
-    let configured =
-        facts.service.as_ref().and_then(|service| service.configured_number("MaxRequestWorkers"));
+    let configured = facts.workers_configured();
     facts
         .value(FactId::workers_when_full)
         .or_else(|| displayed.into_iter().chain(configured).reduce(f64::min))
@@ -114,7 +113,7 @@ fn process_proof(facts: &Facts) -> Option<WorkerLimitProof> {
     if facts.value(FactId::scoreboard_full_fraction).is_some() && unanswered < UNANSWERED_FRACTION_MAX {
         return None;
     }
-    let workers = facts.service.as_ref()?.configured_number("MaxRequestWorkers")?;
+    let workers = facts.workers_configured()?;
     let share =
         facts.value(FactId::processes_at_limit_fraction).filter(|share| *share >= FULL_FRACTION_MIN)?;
     let words = format!(

@@ -61,7 +61,7 @@ pub fn draw(webdyno: Option<std::path::PathBuf>, arguments: &DrawArgs) -> Result
             write(path, &all.iter().map(line).collect::<Result<String>>()?)?;
         }
         if let Some(path) = &arguments.failures {
-            write(path, &page::failures(&all, Visibility::Root))?;
+            write(path, &page::failures(&all))?;
         }
     }
     print(&format!("\n{}", page::section(&all)))?;

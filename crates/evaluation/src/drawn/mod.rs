@@ -107,6 +107,9 @@ pub struct SeedOutcome {
     pub truth: Option<Truth>,
     /// What the diagnosis said, by how much was seen; the answer first.
     pub found: Vec<(Visibility, Vec<ReportedFinding>)>,
+    /// The first of these in words, of what was judged now.
+    #[serde(skip)]
+    pub summaries: Vec<(Visibility, String)>,
     /// What tuning came to, where it was asked for.
     pub tuned: Option<TunedOutcome>,
     /// Cores of the machine that something else used meanwhile, the most of its rounds; `None` where that was not told.
@@ -132,6 +135,7 @@ impl SeedOutcome {
             decoys: vec![],
             truth: None,
             found: vec![],
+            summaries: vec![],
             tuned: None,
             others_cores: None,
             took_s: 0.0,
@@ -170,8 +174,10 @@ impl SeedOutcome {
             UserError::cannot_run(format!("{} has no load", file.display()))
                 .hint(format!("remove seed-{}.json, and the seed is run again", self.seed))
         })?;
+        let mut summaries = vec![];
         let found = |visibility: Visibility| {
             let diagnosis = diagnose(&visibility.of(&measurement))?;
+            summaries.extend(diagnosis.findings.first().map(|first| (visibility, first.summary.clone())));
             let reported = |finding: webdyno_model::diagnosis::Finding| ReportedFinding {
                 id: finding.id,
                 confidence: finding.confidence,
@@ -179,6 +185,7 @@ impl SeedOutcome {
             Ok((visibility, diagnosis.findings.into_iter().map(reported).collect()))
         };
         self.found = Visibility::ALL.into_iter().map(found).collect::<Result<_>>()?;
+        self.summaries = summaries;
         Ok(())
     }
 

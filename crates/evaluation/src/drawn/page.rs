@@ -1,12 +1,15 @@
 //! What drawn servers say of the diagnosis, as a part of docs/diagnosis.md. Pure.
 
 use super::statistics::Share;
+use super::truth::Truth;
 use super::{SeedOutcome, Visibility};
 use crate::judge::JudgedDiagnosis;
 use crate::judge::tally::{CONFIDENCE_MISLEADS, calibration, confusion};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use webdyno_analysis::limits;
+use webdyno_lab::draw::is_of_a_setting;
+use webdyno_lab::run::tuned::TunedOutcome;
 
 /// A tuned server that is slower than it was by more than this was made worse.
 const WORSE: f64 = 0.95;
@@ -156,21 +159,29 @@ fn limiting(one: &SeedOutcome) -> String {
 }
 
 /// A line for each server whose first finding is wrong, with all that one needs to look at it.
-pub fn failures(all: &[SeedOutcome], visibility: Visibility) -> String {
+pub fn failures(all: &[SeedOutcome]) -> String {
     let mut text = String::new();
-    for one in all {
-        let Some(judged) = one.judged(visibility).filter(|judged| !judged.is_right()) else { continue };
+    for (visibility, one) in Visibility::ALL.iter().flat_map(|seen| all.iter().map(move |one| (*seen, one))) {
+        let wrong = one.judged(visibility).filter(|judged| !judged.is_right());
+        // Who sees the load alone knows little: what misleads counts.
+        let is_silent = |judged: &JudgedDiagnosis| {
+            visibility == Visibility::OutsideOnly && judged.first().1 <= CONFIDENCE_MISLEADS
+        };
+        let Some(judged) = wrong.filter(|judged| !is_silent(judged)) else { continue };
         let found: Vec<String> = judged.found.iter().map(|(id, sure)| format!("{id} {sure:.2}")).collect();
+        let words = one.summaries.iter().find(|(known, _)| *known == visibility);
         let _ = writeln!(
             text,
-            "- {}: {}; right: {}; limits: {}; all faults: {}; load: {}; said: {}",
+            "- {} ({}): {}; right: {}; limits: {}; all faults: {}; load: {}; said: {}{}",
             judged.scenario,
+            visibility.name(),
             one.words,
             one.truth.iter().flat_map(|truth| truth.findings.clone()).collect::<Vec<_>>().join(" or "),
             limiting(one),
             one.faults.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(", "),
             one.load,
-            found.join(", ")
+            found.join(", "),
+            words.map_or(String::new(), |(_, words)| format!(": {words}"))
         );
     }
     text
@@ -195,24 +206,30 @@ fn rejected(text: &mut String, all: &[SeedOutcome]) {
     }
 }
 
+/// A tuned server: what it was drawn as, and what came of it.
+type Tuned<'a> = (&'a SeedOutcome, &'a Truth, &'a TunedOutcome);
+
 fn tuned(text: &mut String, taken: &[&SeedOutcome]) {
-    let tuned: Vec<_> =
-        taken.iter().filter_map(|one| Some((one.truth.as_ref()?, one.tuned.as_ref()?))).collect();
+    let tuned: Vec<Tuned<'_>> =
+        taken.iter().filter_map(|one| Some((*one, one.truth.as_ref()?, one.tuned.as_ref()?))).collect();
     if tuned.is_empty() {
         return;
     }
-    let ends =
-        |tuned: &webdyno_lab::run::tuned::TunedOutcome| Some(tuned.tuned_rate? / tuned.found_rate?.max(0.01));
-    let kept = Share::of(&tuned, |(_, tuned)| ends(tuned).is_some_and(|ratio| ratio >= WORSE));
-    let restored = Share::of(&tuned, |(_, tuned)| tuned.not_restored.is_none());
-    let faulty = tuned.iter().filter(|(truth, _)| !truth.first.is_empty());
-    let reached = Share::of(faulty, |(truth, tuned)| {
-        tuned.tuned_rate.zip(truth.rates[1]).is_some_and(|(tuned, mended)| tuned >= mended * REACHED)
-    });
+    let ends = |tuned: &TunedOutcome| Some(tuned.tuned_rate? / tuned.found_rate?.max(0.01));
+    let kept = Share::of(&tuned, |one| ends(one.2).is_some_and(|ratio| ratio >= WORSE));
+    let restored = Share::of(&tuned, |one| one.2.not_restored.is_none());
+    let has_reached = |one: &&Tuned<'_>| {
+        one.2.tuned_rate.zip(one.1.rates[1]).is_some_and(|(tuned, mended)| tuned >= mended * REACHED)
+    };
+    let faulty = || tuned.iter().filter(|one| !one.1.first.is_empty());
+    // The rate of the known fix is that without any of the faults.
+    let of_settings = |one: &&Tuned<'_>| one.0.faults.iter().all(|(fault, _)| is_of_a_setting(fault));
+    let reached = Share::of(faulty().filter(of_settings), has_reached);
+    let for_a_person = faulty().filter(|one| !of_settings(one)).count();
     let _ = writeln!(
         text,
-        "`tune --apply`: as fast as before or faster: {}; reaches 90% of the rate of the known fix, where something is wrong: {}; \
-         everything restored by a rollback: {}.\n",
+        "`tune --apply`: as fast as before or faster: {}; reaches 90% of the rate of the known fix, where settings lift all that is wrong: {}; \
+         everything restored by a rollback: {}. Of {for_a_person} more something is for a person: hardware, certificates, protections, the site.\n",
         kept.text(),
         reached.text(),
         restored.text()

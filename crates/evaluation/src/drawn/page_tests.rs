@@ -57,9 +57,36 @@ fn the_tables_count_what_was_right() {
     }
     assert!(!text.contains("tune"), "{text}");
     assert!(section(&[SeedOutcome::of_seed(7)]).is_empty());
-    let failures = failures(&all, Visibility::Root);
-    assert_eq!(failures.lines().count(), 2);
-    assert!(failures.contains("draw-6-1: nginx, files; right: log-io"), "{failures}");
+    let failures = failures(&all);
+    // Seen as root, without it, and passively; from outside only what misleads.
+    assert_eq!(failures.lines().count(), 2 + 2 + 1 + 2);
+    assert!(failures.contains("draw-6-1 (root): nginx, files; right: log-io"), "{failures}");
+}
+
+#[test]
+fn what_tuning_reaches_counts_where_a_setting_lifts_what_limits() {
+    let tuned = |number, fault, rate| {
+        let tuned = serde_json::json!({
+            "schema": "", "scenario": "", "exit_code": 0, "found_rate": 10.0, "tuned_rate": rate, "rounds": [],
+            "tune_s": 9.0, "directory": "",
+        });
+        let tuned = serde_json::from_value(tuned).unwrap();
+        SeedOutcome { tuned, ..seed(number, fault, "log-io", "log-io", 0.9) }
+    };
+    let all = [
+        tuned(1, Some("log-disk"), 38.0),
+        tuned(2, Some("log-disk"), 20.0),
+        tuned(3, Some("network"), 10.0),
+        tuned(4, None, 10.0),
+    ];
+    let text = section(&all);
+    for part in [
+        "as fast as before or faster: 4 of 4",
+        "where settings lift all that is wrong: 1 of 2,",
+        "Of 1 more something is for a person",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
 }
 
 #[test]

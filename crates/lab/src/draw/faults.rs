@@ -18,6 +18,27 @@ pub struct Fault {
     pub set: fn(&mut Server, &mut Random) -> String,
 }
 
+/// Faults that a setting lifts which may be changed without asking anybody. The others are for a person: certificates, protections,
+/// rules and files of the site, programs, hardware.
+pub const OF_SETTINGS: [&str; 16] = [
+    "apache-workers",
+    "apache-clamped",
+    "worker-churn",
+    "keepalive-holds",
+    "keepalive-off",
+    "hostname-lookups",
+    "log-verbosity",
+    "log-disk",
+    "compression",
+    "fpm-children",
+    "opcache-off",
+    "opcache-full",
+    "db-connections",
+    "nginx-connections",
+    "nginx-worker",
+    "proxy-places",
+];
+
 /// Nothing has to be there.
 fn nothing(_: &mut Server) {}
 

@@ -98,6 +98,11 @@ pub fn fault_ids() -> impl Iterator<Item = &'static str> {
     FAULTS.iter().map(|fault| fault.id)
 }
 
+/// Whether a setting lifts a fault that may be changed without asking anybody.
+pub fn is_of_a_setting(fault: &str) -> bool {
+    faults::OF_SETTINGS.contains(&fault)
+}
+
 /// The file of a drawn scenario, by its path from the scenario's name on.
 pub fn file(path: &str) -> Option<String> {
     let (name, path) = path.split_once('/')?;

@@ -56,6 +56,8 @@ fn all_that_can_be_drawn_is_drawn() {
     for id in fault_ids() {
         assert!(servers.iter().any(|server| server.faults.iter().any(|fault| fault.id == id)), "no {id}");
     }
+    let settings = fault_ids().filter(|id| is_of_a_setting(id)).count();
+    assert_eq!(settings, faults::OF_SETTINGS.len(), "each is a fault");
     for decoy in DECOYS {
         assert!(servers.iter().any(|server| server.decoys.contains(&decoy.words)), "no {}", decoy.words);
     }

@@ -28,6 +28,8 @@ const FILES_MANY: usize = 3;
 
 /// Settings are read during requests for no other reason.
 const SAMPLED_SHARE_MIN: f64 = 0.2;
+/// From this share on, the rules that are read are a good part of those that are applied.
+const SAMPLED_WITH_PATTERNS_MIN: f64 = 0.1;
 const CONFIDENCE_SAMPLED: f64 = 0.85;
 
 /// What the requests meet.
@@ -53,18 +55,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let files = file_cost(facts);
     let by_look_ups = work.share(met.folders * scaled_to_machine_us(facts, LOOKUP_US));
     let excess = files.map_or(0.0, |_| work.excess());
-    let sampled = processor_time::share_of_all(facts, &[ProcessorWork::Settings])
-        .filter(|share| *share >= SAMPLED_SHARE_MIN);
-    let (explains, confidence) = match (files, sampled) {
-        (Some(files), _) if excess >= file_cost::EXCESS_MIN => {
-            (met.share * excess, confidence(&met, &files, by_look_ups))
-        }
-        (Some(files), _) if by_look_ups >= LOOKUPS_SHARE_MIN => {
-            (met.share * by_look_ups, confidence(&met, &files, by_look_ups))
-        }
-        (_, Some(share)) => (share, CONFIDENCE_SAMPLED),
-        _ => return None,
-    };
+    let by_cost = files.and_then(|files| {
+        let share = if excess >= file_cost::EXCESS_MIN { excess } else { by_look_ups };
+        (share >= LOOKUPS_SHARE_MIN).then(|| (met.share * share, confidence(&met, &files, by_look_ups)))
+    });
+    let by_samples = sampled_share(facts, &met).map(|share| (share, CONFIDENCE_SAMPLED));
+    let all = by_cost.into_iter().chain(by_samples);
+    let (explains, confidence) = all.reduce(|a, b| if b.1 > a.1 { b } else { a })?;
     let more = if met.files > 1 { format!(" and {} more", met.files - 1) } else { String::new() };
     let found = met.file.as_ref().map_or(String::new(), |file| format!(", and finds {file}{more}"));
     let file =
@@ -84,6 +81,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(&file_cost::FACTS),
         remedies: vec![remedy(&met)],
     })
+}
+
+/// The share of the processors' time in which settings are read for requests. Where files of rules are found, and patterns are
+/// translated for requests, applying these counts as well: those of the server's own files are translated once.
+fn sampled_share(facts: &Facts, met: &HtaccessLookups) -> Option<f64> {
+    let share = |works: &[ProcessorWork]| processor_time::share_of_all(facts, works);
+    let settings = share(&[ProcessorWork::Settings])?;
+    let with_patterns = || share(&[ProcessorWork::Settings, ProcessorWork::Rewriting]);
+    let has_rules = met.file.is_some() && settings >= SAMPLED_WITH_PATTERNS_MIN;
+    let all = if has_rules { with_patterns()? } else { settings };
+    (all >= SAMPLED_SHARE_MIN).then_some(all)
 }
 
 fn confidence(met: &HtaccessLookups, files: &FileCost, by_look_ups: f64) -> f64 {
@@ -157,6 +165,10 @@ mod tests {
     use webdyno_model::service::ScopedSetting;
 
     fn with(us: f64, override_is: &str, file: Option<&str>, url: &str) -> Option<Finding> {
+        check(&facts_of(us, override_is, file, url))
+    }
+
+    fn facts_of(us: f64, override_is: &str, file: Option<&str>, url: &str) -> Facts {
         let values =
             [(FactId::service_cpu_cores, 0.98), (FactId::cores, 1.0), (FactId::cpu_per_request_us, us)];
         let mut facts = facts(&values, &[]);
@@ -174,7 +186,32 @@ mod tests {
             scoped("AccessFileName", ".htaccess", "Directory /srv/shop/", file),
         ];
         facts.request_targets = vec![RequestTarget { share: 1.0, ..RequestTarget::of(url).unwrap() }];
-        check(&facts)
+        facts
+    }
+
+    // Over TLS, or for requests that nobody knows, what a file costs says little.
+    #[test]
+    fn patterns_that_are_translated_for_requests_tell_that_rules_are_read() {
+        let file = Some("/srv/shop/.htaccess");
+        for (translated, applied, file, confidence) in [
+            (120, 180, file, Some(0.85)),
+            (300, 0, None, Some(0.85)),
+            (120, 180, None, None),
+            (60, 400, file, None),
+        ] {
+            let mut facts = facts_of(2300.0, "All", file, "http://h/shop.php");
+            let own = 1000 - translated - applied;
+            crate::facts::testing::add_samples(
+                &mut facts,
+                &[
+                    ("apache2;libpcre2-8.so.0;~pcre2_compile_8", translated),
+                    ("apache2;libpcre2-8.so.0", applied),
+                    ("apache2;apache2", own),
+                ],
+            );
+            let found = check(&facts).map(|finding| finding.confidence).filter(|sure| *sure > 0.55);
+            assert_eq!(found, confidence, "{translated} {applied} {file:?}");
+        }
     }
 
     #[test]
