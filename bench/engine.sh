@@ -9,6 +9,7 @@
 # TLS=1: the same over TLS 1.3, without the floor (needs openssl).
 # HTTP2=N: over HTTP/2 with N streams on each connection, against h2load alone (package nghttp2-client); with TLS=1 over
 # TLS. The cell of docs/benchmarks.md: HTTP2=10 TLS=1 bench/engine.sh 5 3 16
+# GCANNON: the program gcannon, built by hand from github.com/MDA2AV/gcannon, optional.
 # BODY_BYTES: size of the body (default 1024). PORT: default 18099.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -56,7 +57,7 @@ export url seconds connections port webdyno dir have_limit rounds body_bytes LOA
 [ -z "$NEW" ] || have_limit=
 python3 - <<'PYTHON'
 # Runs the clients in turn, each round in another order, and prints medians and spread.
-import json, os, re, resource, shutil, statistics, subprocess
+import json, os, re, shutil, statistics, subprocess, tempfile
 
 env = os.environ
 url, seconds, connections = env["url"], env["seconds"], env["connections"]
@@ -90,6 +91,9 @@ if shutil.which("ab") and not env["streams"]:
     bound = str(1_000_000 * int(seconds))
     command = ["ab", "-q", *([] if new else ["-k"]), "-c", connections, "-t", seconds, "-n", bound, url]
     clients["ab"] = (command, last(r"Complete requests:\s+(\d+)"))
+if env.get("GCANNON") and not env["streams"] and url.startswith("http:"):
+    command = [env["GCANNON"], url, "-c", connections, "-t", "1", "-d", seconds + "s", "--json", *(["-r", "1"] if new else [])]
+    clients["gcannon"] = (command, lambda text: json.loads(text)["responses"])
 if env["have_limit"]:
     command = [env["dir"] + "/limit", "127.0.0.1", env["port"], "/body", connections, seconds]
     clients["floor"] = (command, last(r"(\d+) responses"))
@@ -97,16 +101,17 @@ if env["have_limit"]:
 def run(name):
     shutil.rmtree(env["dir"] + "/run", ignore_errors=True)
     command, count = clients[name]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    out = subprocess.run(["taskset", "-c", "1", *command], capture_output=True, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if out.returncode != 0:
-        # 3 is a run that was measured and judged: with one core for the client it may say that it was saturated.
-        if not (name == "webdyno" and out.returncode == 3):
-            raise SystemExit(f"{name} failed ({out.returncode}): {out.stderr.strip()[:500]}")
-    cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    requests = count(out.stdout)
-    return cpu_s / requests * 1e6, requests / float(seconds)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        child = subprocess.Popen(["taskset", "-c", "1", *command], stdout=out, stderr=err)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        texts = [(file.seek(0), file.read())[1] for file in (out, err)]
+    # 3 is a run that was measured and judged: with one core for the client it may say that it was saturated.
+    if child.returncode not in ([0, 3] if name == "webdyno" else [0]):
+        raise SystemExit(f"{name} failed ({child.returncode}): {texts[1].strip()[:500]}")
+    requests = count(texts[0])
+    # The kernel tells kilobytes.
+    return (usage.ru_utime + usage.ru_stime) / requests * 1e6, requests / float(seconds), usage.ru_maxrss / 1e3
 
 names, results = list(clients), {name: [] for name in clients}
 rounds = int(env["rounds"])
@@ -117,11 +122,11 @@ for number in range(rounds):
 
 print(f"{rounds} rounds of {seconds} s, {connections} {'new' if new else 'kept'} connections, {env['body_bytes']} byte body; "
       "client CPU per request in microseconds")
-print(f"{'client':8} {'median':>8} {'min':>8} {'max':>8} {'req/s':>9}")
+print(f"{'client':8} {'median':>8} {'min':>8} {'max':>8} {'req/s':>9} {'MB':>6}")
 for name, pairs in results.items():
-    cpu = [pair[0] for pair in pairs]
-    rate = statistics.median(pair[1] for pair in pairs)
-    print(f"{name:8} {statistics.median(cpu):8.3f} {min(cpu):8.3f} {max(cpu):8.3f} {rate:9.0f}")
+    cpu = [one[0] for one in pairs]
+    rate, memory = (statistics.median(one[figure] for one in pairs) for figure in (1, 2))
+    print(f"{name:8} {statistics.median(cpu):8.3f} {min(cpu):8.3f} {max(cpu):8.3f} {rate:9.0f} {memory:6.1f}")
 # Each round's own ratios: what disturbs the machine for a while disturbs both. The floor is no rival.
 def ratios(figure, rivals, best):
     def of(index):
@@ -133,5 +138,5 @@ for rival, bar in [("wrk", 1.3), ("h2load", 1.0)]:
     if rival in rivals:
         print(f"webdyno / {rival}, CPU per request: {ratios(0, [rival], min)} (bar: {bar})")
 if rivals:
-    print(f"webdyno / the best of {', '.join(rivals)}: CPU per request {ratios(0, rivals, min)}; throughput {ratios(1, rivals, max)}")
+    print(f"webdyno / the best of {', '.join(rivals)}: CPU per request {ratios(0, rivals, min)}; throughput {ratios(1, rivals, max)}; peak memory {ratios(2, rivals, min)}")
 PYTHON
