@@ -4,8 +4,9 @@ use crate::engine::Engine;
 use crate::engine::connection_abort::ConnectionAbort;
 use crate::engine::control::Control;
 use crate::io::clock::monotonic_ns;
-use crate::io::http2::Http2Io;
+use crate::io::http2;
 use crate::io::kernel::{EventLoop, KernelIo};
+use crate::io::multiplexed::MultiplexedIo;
 use crate::io::rx_timestamps::RxTimestamps;
 use crate::io::websocket::WebSocketIo;
 use crate::plan::thread_share::ThreadShare;
@@ -265,7 +266,7 @@ fn run_thread(
     let slots = plan.slots(share);
     let io = KernelIo::new(event_loop, plan.tls.as_ref(), &plan.transport, slots);
     let has_websockets = plan.origins.iter().any(|origin| origin.websocket.is_some());
-    match plan.http2_limits(share) {
+    match plan.stream_limits(share) {
         None if has_websockets => {
             let seed = plan.seed ^ u64::from(share.thread);
             let io = WebSocketIo::new(io, seed, slots);
@@ -286,7 +287,7 @@ fn run_thread(
             }
         }
         Some(limits) => {
-            let io = Http2Io::new(io, limits, slots);
+            let io = MultiplexedIo::<_, http2::connection::Connection>::new(io, (), limits, slots);
             let mut engine = Engine::new(plan, control, share, io, exchange);
             if let Some(at_ns) = barrier_slot.wait_for_start() {
                 engine.io_mut().inner_mut().set_start(at_ns);

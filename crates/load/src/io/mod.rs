@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod descriptors;
 pub(crate) mod http2;
 pub(crate) mod kernel;
+pub(crate) mod multiplexed;
 pub(crate) mod network_io;
 pub(crate) mod origin;
 pub mod ports;

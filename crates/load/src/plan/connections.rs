@@ -4,7 +4,7 @@ use super::thread_share::ThreadShare;
 use super::{Plan, Script};
 use crate::io::descriptors;
 use crate::io::descriptors::DescriptorNeed;
-use crate::io::http2::Http2Limits;
+use crate::io::multiplexed::StreamLimits;
 use crate::io::origin::Origin;
 use crate::io::ports;
 use std::collections::BTreeSet;
@@ -50,11 +50,11 @@ impl Plan {
     }
 
     /// How the requests of a thread share connections; `None` for HTTP/1.1, where they do not.
-    pub(crate) fn http2_limits(&self, share: &ThreadShare) -> Option<Http2Limits> {
+    pub(crate) fn stream_limits(&self, share: &ThreadShare) -> Option<StreamLimits> {
         self.transport.http2_streams?;
         Some(match &self.script {
-            Some(_) => Http2Limits { connections_max: 1, streams_max: u32::MAX },
-            None => Http2Limits {
+            Some(_) => StreamLimits { connections_max: 1, streams_max: u32::MAX },
+            None => StreamLimits {
                 connections_max: self.on_the_wire(share.part(self.connections)).max(1),
                 streams_max: self.lanes_per_connection,
             },
