@@ -4,6 +4,7 @@ pub(crate) mod blocking_connection;
 pub(crate) mod clock;
 pub(crate) mod descriptors;
 pub(crate) mod http2;
+pub(crate) mod http3;
 pub(crate) mod kernel;
 pub(crate) mod multiplexed;
 pub(crate) mod network_io;
