@@ -184,6 +184,9 @@ impl<N: NetworkIo, C: Multiplex> MultiplexedIo<N, C> {
     fn greet(&mut self, number: u32) -> Result<bool, SocketError> {
         let Some(link) = self.links[number as usize].as_deref_mut() else { return Err(Errno::BADF.into()) };
         if C::DATAGRAMS {
+            if self.inner.is_resolving(number) {
+                return Ok(false);
+            }
             self.flush_link(number);
             let Some(link) = self.links[number as usize].as_deref() else { return Err(Errno::BADF.into()) };
             return match link.state {

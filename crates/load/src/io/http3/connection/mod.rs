@@ -61,8 +61,8 @@ pub(crate) struct Connection {
     /// What nanoseconds are counted from.
     base: Instant,
     now: Instant,
-    /// When it began.
-    begun_ns: u64,
+    /// When its first datagram was made.
+    begun_ns: Option<u64>,
     handshake: Handshake,
     /// A certificate was checked: the handshake resumed no earlier session.
     checked_certificate: bool,
@@ -102,7 +102,7 @@ impl Connection {
             quic,
             base: context.base,
             now,
-            begun_ns: now_ns,
+            begun_ns: None,
             handshake: Handshake::None,
             checked_certificate: false,
             lost: None,
@@ -358,7 +358,7 @@ impl Multiplex for Connection {
         if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
             if self.handshake == Handshake::None {
                 // Until then nobody was reached.
-                self.handshake = Handshake::InProgress { started_ns: self.begun_ns };
+                self.handshake = Handshake::InProgress { started_ns: self.begun_ns.unwrap_or_default() };
             }
             let checked_before = tls::certificates_checked();
             self.quic.handle_event(event);
@@ -387,6 +387,9 @@ impl Multiplex for Connection {
 
     fn sent(&mut self, _: usize) {
         self.out.clear();
+        if self.begun_ns.is_none() {
+            self.begun_ns = Some(self.nanoseconds(self.now));
+        }
         if self.quic.poll_transmit(self.now, 1, &mut self.out).is_none() {
             self.out.clear();
             (self.is_dirty, self.written_bytes) = (false, 0);
