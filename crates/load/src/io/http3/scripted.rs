@@ -64,7 +64,7 @@ pub(super) struct Pair {
 impl Pair {
     /// Established, and the server has sent its settings.
     pub(super) fn new() -> Self {
-        let mut pair = Self::begun(&context(), server(100));
+        let mut pair = Self::with(&context(), server(100));
         pair.exchange();
         assert_eq!(pair.client.is_established(), Ok(true));
         pair.open(&[&[0], &settings(&[])[..]].concat());
@@ -73,7 +73,7 @@ impl Pair {
     }
 
     /// Nothing was sent yet.
-    pub(super) fn begun(context: &Context, endpoint: Endpoint) -> Self {
+    pub(super) fn with(context: &Context, endpoint: Endpoint) -> Self {
         let client = Connection::new(context, "x", 0).unwrap();
         let received = BTreeMap::new();
         let base = Instant::now();

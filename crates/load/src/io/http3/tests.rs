@@ -119,7 +119,7 @@ fn wrong_responses_are_errors_of_their_stream() {
 
 /// What a server may send on none of its streams; `None` for the stream is that of a request.
 fn check_fault(name: &str, streams: &[&[u8]], request: &[u8], expected: ErrorCode) {
-    let mut pair = Pair::begun(&context(), server(100));
+    let mut pair = Pair::with(&context(), server(100));
     pair.exchange();
     let lane = pair.request(GET);
     for bytes in streams {
@@ -220,7 +220,7 @@ fn other_streams_of_a_server_mean_nothing() {
 #[test]
 fn a_critical_stream_stays_open() {
     for first in [0, 2, 3] {
-        let mut pair = Pair::begun(&context(), server(100));
+        let mut pair = Pair::with(&context(), server(100));
         pair.exchange();
         let id = pair.open(&[&[first][..], if first == 0 { &[4, 0][..] } else { &[] }].concat());
         pair.exchange();
@@ -266,7 +266,7 @@ fn what_a_server_gives_up_has_its_class() {
 
 #[test]
 fn goaway_ends_what_lies_behind_it() {
-    let mut pair = Pair::begun(&context(), server(100));
+    let mut pair = Pair::with(&context(), server(100));
     pair.exchange();
     let (first, second) = (pair.request(GET), pair.request(GET));
     pair.open(&control(&[settings(&[]), frame(kind::GOAWAY, &[4])].concat()));
@@ -280,7 +280,7 @@ fn goaway_ends_what_lies_behind_it() {
 
 #[test]
 fn requests_wait_for_a_stream() {
-    let mut pair = Pair::begun(&context(), server(2));
+    let mut pair = Pair::with(&context(), server(2));
     pair.exchange();
     let (first, _) = (pair.request(GET), pair.request(GET));
     let third = pair.client.attach(9);
@@ -342,7 +342,7 @@ fn a_long_body_goes_up_and_another_down_though_datagrams_are_lost() {
 #[test]
 fn all_requests_complete_though_datagrams_are_lost() {
     for loses_one_of in [2, 3, 7] {
-        let mut pair = Pair::begun(&context(), server(100));
+        let mut pair = Pair::with(&context(), server(100));
         pair.loses_one_of = loses_one_of;
         pair.until(|pair| pair.client.is_established() == Ok(true));
         let lanes: Vec<u32> = (0..30).map(|token| pair.client.attach(token)).collect();
@@ -373,7 +373,7 @@ fn a_handshake_is_timed_and_a_session_resumed() {
     let context = context();
     let mut endpoint = server(100);
     for expected in [false, true] {
-        let mut pair = Pair::begun(&context, endpoint);
+        let mut pair = Pair::with(&context, endpoint);
         assert_eq!(pair.client.handshake(), Some(Handshake::None));
         assert!(pair.client.due_ns().is_none_or(|due_ns| due_ns > 0));
         pair.exchange();
@@ -404,7 +404,7 @@ proptest! {
     // The same of a stream of its own.
     #[test]
     fn random_bytes_of_a_server_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 1..400), kind in 0_u8..5) {
-        let mut pair = Pair::begun(&context(), server(100));
+        let mut pair = Pair::with(&context(), server(100));
         pair.exchange();
         pair.open(&[&[kind], &bytes[..]].concat());
         pair.exchange();

@@ -452,7 +452,11 @@ impl Exchange {
         let mut memory = ResponseHeadCache::default();
         let mut buffer = vec![0; HEAD_BYTES_MAX];
         for part in template.parts() {
-            stream.write_all(part).map_err(exchange_error)?;
+            match stream.write_all(part) {
+                // The server may have answered before it was done: what can be read decides.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
+                done => done.map_err(exchange_error)?,
+            }
         }
         loop {
             set_time(stream, self.time_left()?).map_err(exchange_error)?;
