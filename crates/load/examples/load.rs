@@ -1,5 +1,5 @@
-//! Loads one URL and prints what the engine itself costs: `load URL CONNECTIONS SECONDS [RATE] [close] [uring] [streams=N]`.
-//! With `streams` it speaks HTTP/2. Any certificate is accepted.
+//! Loads one URL and prints what the engine itself costs: `load URL CONNECTIONS SECONDS [RATE] [close] [uring] [http3] [streams=N]`.
+//! With `streams` it speaks HTTP/2, or with `http3` that. Any certificate is accepted.
 
 use webdyno_load::{Control, prepare, probe, run};
 use webdyno_model::histogram::TimeHistogram;
@@ -16,11 +16,13 @@ fn main() {
 
 fn workload() -> Result<Workload> {
     let args: Vec<_> = std::env::args().skip(1).collect();
-    let usage = || UserError::usage("load URL CONNECTIONS SECONDS [RATE] [close] [uring] [streams=N]");
+    let usage =
+        || UserError::usage("load URL CONNECTIONS SECONDS [RATE] [close] [uring] [http3] [streams=N]");
     let number = |index: usize| args.get(index).and_then(|text| text.parse::<f64>().ok()).ok_or_else(usage);
     let url = args.first().ok_or_else(usage)?.clone();
     let streams =
         args.iter().find_map(|text| text.strip_prefix("streams=")).and_then(|text| text.parse().ok());
+    let has = |word: &str| args.iter().any(|text| text == word);
     Ok(Workload {
         requests: vec![RequestSpec { name: url.clone(), url, ..RequestSpec::default() }],
         arrival: match number(3) {
@@ -30,11 +32,12 @@ fn workload() -> Result<Workload> {
         stop: Stop { duration_us: Some((number(2)? * 1e6) as u64), requests: None },
         connections: number(1)? as u32,
         threads: Some(1),
-        keepalive: !args.iter().any(|text| text == "close"),
+        keepalive: !has("close"),
         transport: Transport {
             tls: TlsOptions { insecure: true, ..TlsOptions::default() },
-            http2_streams: streams,
-            io: if args.iter().any(|text| text == "uring") { Io::Uring } else { Io::Epoll },
+            http2_streams: streams.filter(|_| !has("http3")),
+            http3_streams: streams.filter(|_| has("http3")),
+            io: if has("uring") { Io::Uring } else { Io::Epoll },
             ..Transport::default()
         },
         ..Workload::default()

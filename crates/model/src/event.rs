@@ -98,7 +98,7 @@ pub enum EventBody {
         /// Why it is made.
         purpose: Purpose,
         /// What is sent, secrets replaced.
-        workload: Workload,
+        workload: Box<Workload>,
         /// How long the slowest of a few requests took that were sent alone before; `None` where none was.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         alone_us: Option<u64>,

@@ -28,9 +28,12 @@ pub struct Transport {
     /// Which addresses of a name are used.
     #[serde(skip_serializing_if = "AddressFamily::is_any")]
     pub address_family: AddressFamily,
-    /// HTTP/2, with so many requests in flight on each connection; `None` is HTTP/1.1, with one.
+    /// HTTP/2, with so many requests in flight on each connection; `None` is HTTP/1.1, with one, or HTTP/3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http2_streams: Option<u32>,
+    /// HTTP/3 over QUIC, with so many requests in flight on each connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http3_streams: Option<u32>,
     /// The proxy that all connections go to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
@@ -132,7 +135,12 @@ impl AddressFamily {
 impl Transport {
     /// Most requests in flight on each connection.
     pub fn streams(&self) -> u32 {
-        self.http2_streams.unwrap_or(1)
+        self.multiplexed_streams().unwrap_or(1)
+    }
+
+    /// The same where requests share a connection, over HTTP/2 or HTTP/3.
+    pub fn multiplexed_streams(&self) -> Option<u32> {
+        self.http2_streams.or(self.http3_streams)
     }
 
     /// Whether everything is as without any flag.

@@ -357,7 +357,12 @@ mod tests {
         let begun = |arrival: Arrival| {
             let stop = Stop { duration_us: None, requests: Some(7500) };
             let workload = Workload { arrival, stop, ..Workload::default() };
-            let body = EventBody::LoadStart { load: 1, purpose: Purpose::Run, workload, alone_us: None };
+            let body = EventBody::LoadStart {
+                load: 1,
+                purpose: Purpose::Run,
+                workload: workload.into(),
+                alone_us: None,
+            };
             let mut progress = Progress::new(pace);
             let line = progress.line(&Event { v: 1, seq: 0, t_us: 0, body }, 1).unwrap();
             (progress, line)

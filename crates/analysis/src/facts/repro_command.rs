@@ -160,8 +160,8 @@ fn visitor_command(workload: &Workload, visits: &Visits) -> String {
 /// The flags that say how connections come about; those of files keep their quotes.
 fn transport_flags(transport: &Transport) -> String {
     let mut flags = String::new();
-    if let Some(streams) = transport.http2_streams {
-        flags.push_str(" --http2");
+    if let Some(streams) = transport.multiplexed_streams() {
+        flags.push_str(if transport.http3_streams.is_some() { " --http3" } else { " --http2" });
         flags.push_str(&if streams > 1 { format!(" --streams {streams}") } else { String::new() });
     }
     if let Some(proxy) = &transport.proxy {
@@ -258,6 +258,8 @@ mod tests {
             transport_flags(&transport),
             " --http2 --streams 10 --cacert 'my ca.pem' --source-ip 127.0.0.2 --connect-to ':443:[::1]:' --resolve each -6 --io uring"
         );
+        let quic = Transport { http3_streams: Some(1), ..Transport::default() };
+        assert_eq!(transport_flags(&quic), " --http3");
     }
 
     #[test]

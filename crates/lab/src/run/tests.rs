@@ -76,8 +76,15 @@ fn recording(command: &str, rate: u64) -> String {
         directory: None,
     };
     let workload = measurement.workload.unwrap();
-    let mut bodies =
-        vec![start, EventBody::LoadStart { load: 1, purpose: Purpose::Diagnose, workload, alone_us: None }];
+    let mut bodies = vec![
+        start,
+        EventBody::LoadStart {
+            load: 1,
+            purpose: Purpose::Diagnose,
+            workload: workload.into(),
+            alone_us: None,
+        },
+    ];
     let intervals = measurement.intervals.into_iter();
     bodies.extend(intervals.map(|second| EventBody::Interval { load: 1, interval: Box::new(second) }));
     let (warmup_why, measured_to_s) = (None, None);

@@ -5,7 +5,7 @@ use super::receiving::arrival_ns;
 use super::redirect::{Targets, is_redirected};
 use super::visits::FetchEnd;
 use super::{Arrivals, Engine};
-use crate::io::http2::grpc::status_name;
+use crate::io::multiplexed::grpc::status_name;
 use crate::io::network_io::{Handshake, NetworkIo};
 use crate::plan::Plan;
 use crate::results::failure::Failure;

@@ -4,9 +4,14 @@ use crate::engine::Engine;
 use crate::engine::connection_abort::ConnectionAbort;
 use crate::engine::control::Control;
 use crate::io::clock::monotonic_ns;
-use crate::io::http2::Http2Io;
+use crate::io::http2;
+use crate::io::http3;
+use crate::io::http3::connection::Context;
 use crate::io::kernel::{EventLoop, KernelIo};
+use crate::io::multiplexed::MultiplexedIo;
+use crate::io::multiplexed::multiplex::Multiplex;
 use crate::io::rx_timestamps::RxTimestamps;
+use crate::io::tls::for_thread;
 use crate::io::websocket::WebSocketIo;
 use crate::plan::thread_share::ThreadShare;
 use crate::plan::{Plan, Prepared};
@@ -265,7 +270,7 @@ fn run_thread(
     let slots = plan.slots(share);
     let io = KernelIo::new(event_loop, plan.tls.as_ref(), &plan.transport, slots);
     let has_websockets = plan.origins.iter().any(|origin| origin.websocket.is_some());
-    match plan.http2_limits(share) {
+    match plan.stream_limits(share) {
         None if has_websockets => {
             let seed = plan.seed ^ u64::from(share.thread);
             let io = WebSocketIo::new(io, seed, slots);
@@ -286,14 +291,37 @@ fn run_thread(
             }
         }
         Some(limits) => {
-            let io = Http2Io::new(io, limits, slots);
-            let mut engine = Engine::new(plan, control, share, io, exchange);
-            if let Some(at_ns) = barrier_slot.wait_for_start() {
-                engine.io_mut().inner_mut().set_start(at_ns);
-                begin(plan, control, at_ns);
-                engine.run();
+            // As configured when the load was prepared, which has shown that it can be.
+            let quic = plan.tls.as_ref().filter(|_| plan.transport.http3_streams.is_some());
+            let quic = quic.and_then(|tls| Context::new(&for_thread(tls, &plan.transport.tls)).ok());
+            match quic {
+                Some(context) => {
+                    let io =
+                        MultiplexedIo::<_, http3::connection::Connection>::new(io, context, limits, slots);
+                    run_multiplexed(plan, control, (share, io), exchange, barrier_slot);
+                }
+                None => {
+                    let io = MultiplexedIo::<_, http2::connection::Connection>::new(io, (), limits, slots);
+                    run_multiplexed(plan, control, (share, io), exchange, barrier_slot);
+                }
             }
         }
+    }
+}
+
+/// The same over connections that requests share.
+fn run_multiplexed<C: Multiplex>(
+    plan: &Plan,
+    control: &Control,
+    (share, io): (&ThreadShare, MultiplexedIo<KernelIo, C>),
+    exchange: impl FnMut(Box<Report>) -> Option<Box<Report>>,
+    barrier_slot: BarrierSlot<'_>,
+) {
+    let mut engine = Engine::new(plan, control, share, io, exchange);
+    if let Some(at_ns) = barrier_slot.wait_for_start() {
+        engine.io_mut().inner_mut().set_start(at_ns);
+        begin(plan, control, at_ns);
+        engine.run();
     }
 }
 

@@ -3,7 +3,8 @@
 
 use super::Engine;
 use crate::engine::control::Control;
-use crate::io::http2::Http2Io;
+use crate::io::http2;
+use crate::io::multiplexed::MultiplexedIo;
 use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
 use crate::io::origin::Origin;
 use crate::io::tcp_info::TcpReading;
@@ -476,10 +477,15 @@ pub(super) fn simulate_threads(workload: &Workload, sims: Vec<Sim<'_>>) -> Outco
             intervals.extend(merger.next_interval(&mut |_, used| spare = Some(used)));
             spare.or_else(|| Some(Box::new(Report::new(&labels))))
         };
-        match prepared.plan.http2_limits(&share) {
+        match prepared.plan.stream_limits(&share) {
             None => Engine::new(&prepared.plan, &control, &share, sim, exchange).run(),
             Some(limits) => {
-                let io = Http2Io::new(sim, limits, prepared.plan.slots(&share));
+                let io = MultiplexedIo::<_, http2::connection::Connection>::new(
+                    sim,
+                    (),
+                    limits,
+                    prepared.plan.slots(&share),
+                );
                 Engine::new(&prepared.plan, &control, &share, io, exchange).run();
             }
         }

@@ -2,6 +2,7 @@
 
 use super::splits;
 use crate::io::http2::connection::Connection;
+use crate::io::multiplexed::multiplex::Multiplex as _;
 use crate::io::network_io::SocketError;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";

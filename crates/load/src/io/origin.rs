@@ -156,6 +156,9 @@ impl<'a> Origins<'a> {
         }
         let authority = authority(url);
         let server_name = if is_secure(url) { Some(server_name(url)?) } else { None };
+        if server_name.is_none() && self.transport.http3_streams.is_some() {
+            return Err(not_secure(url));
+        }
         let endpoint = match &self.transport.unix_socket {
             Some(path) => Endpoint::Unix(path.clone()),
             None => Endpoint::Tcp(self.resolve(url)?),
@@ -229,6 +232,12 @@ fn no_suitable_address(host: &str, transport: &Transport) -> UserError {
     };
     UserError::usage(format!("{host} has no {wanted}"))
         .hint(format!("see which addresses it has: getent ahosts {host}"))
+}
+
+/// HTTP/3 has TLS in it.
+fn not_secure(url: &Url) -> UserError {
+    UserError::usage(format!("{url} is no https:// URL, and HTTP/3 has TLS in it"))
+        .hint("load the https:// address of the server, or leave --http3 out")
 }
 
 /// Host and port that a connection really goes to: the first rule that fits decides, as with curl.

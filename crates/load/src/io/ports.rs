@@ -165,7 +165,9 @@ fn demand(workload: &Workload, destinations: &[SocketAddr]) -> PortDemand {
         Arrival::Open { rate_per_s, .. } => {
             let lasts_s = workload.stop.duration_us.map_or(f64::MAX, |us| us as f64 / 1e6);
             let lasts_s = lasts_s.min(requests as f64 / rate_per_s);
-            let opened = (!workload.keepalive).then_some((rate_per_s, lasts_s));
+            // A closed socket of UDP leaves nothing behind that holds its port.
+            let leaves = !workload.keepalive && workload.transport.http3_streams.is_none();
+            let opened = leaves.then_some((rate_per_s, lasts_s));
             PortDemand { at_once: None, cap: connections.min(requests), sharing: 1, opened }
         }
     }

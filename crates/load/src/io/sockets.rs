@@ -9,6 +9,9 @@ use std::path::Path;
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
+/// What of datagrams is held until it is read.
+const UDP_BUFFER_BYTES: usize = 2 << 20;
+
 /// A non-blocking connection to an address, from one of our own if one is given; it may not be established yet.
 pub(crate) fn tcp(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd> {
     let socket =
@@ -21,6 +24,20 @@ pub(crate) fn tcp(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedF
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(errno) => Err(errno),
     }
+}
+
+/// A non-blocking socket for datagrams to and from an address, from one of our own if one is given: it receives from nobody
+/// else, and is told when nobody is there (udp(7): ECONNREFUSED).
+pub(crate) fn udp(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd> {
+    let socket =
+        rustix::net::socket_with(family(address.ip()), SocketType::DGRAM, FLAGS, Some(ipproto::UDP))?;
+    // What does not fit is lost, and sent again late. Where less is allowed, less it is.
+    let _ = sockopt::set_socket_recv_buffer_size(&socket, UDP_BUFFER_BYTES);
+    if let Some(source) = source {
+        bind(&socket, source)?;
+    }
+    rustix::net::connect(&socket, address)?;
+    Ok(socket)
 }
 
 /// A non-blocking connection to a unix socket. It succeeds at once or not at all: `AGAIN` says that the server's

@@ -2,7 +2,7 @@
 //!
 //! The provider of the cryptography is ring: it builds with a C compiler alone. What is trusted is the system's store
 //! (as OpenSSL finds it, `SSL_CERT_FILE` and `SSL_CERT_DIR` included) or the file given. Versions 1.2 and 1.3 are
-//! spoken, and HTTP/1.1 alone is offered (ALPN, RFC 7301).
+//! spoken, and one version of HTTP is offered (ALPN, RFC 7301).
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -13,6 +13,7 @@ use rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError,
     PeerMisbehaved, RootCertStore, SignatureScheme,
 };
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::sync::Arc;
 use webdyno_model::transport::TlsOptions;
@@ -27,6 +28,28 @@ const OF_AN_AUTHORITY: &str = "CaUsedAsEndEntity";
 /// The protocols of ALPN: RFC 7301; RFC 9113, section 3.2.
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
 pub(crate) const HTTP2: &[u8] = b"h2";
+pub(crate) const HTTP3: &[u8] = b"h3";
+
+thread_local! {
+    /// Certificates of servers that this thread has checked, and why the last one was not accepted.
+    static CHECKED: Cell<u64> = const { Cell::new(0) };
+    static REFUSAL: RefCell<Option<Error>> = const { RefCell::new(None) };
+}
+
+/// Certificates that this thread has checked: a handshake that resumes a session checks none. QUIC tells nothing else of it.
+pub(crate) fn certificates_checked() -> u64 {
+    CHECKED.get()
+}
+
+/// Why this thread accepted no certificate since it was asked last.
+pub(crate) fn take_refusal() -> Option<Error> {
+    REFUSAL.take()
+}
+
+fn note_check<T>(checked: std::result::Result<T, Error>) -> std::result::Result<T, Error> {
+    CHECKED.set(CHECKED.get() + 1);
+    checked.inspect_err(|error| REFUSAL.set(Some(error.clone())))
+}
 
 /// What connections are made with that speak this protocol. Each engine thread makes its own of it by [`for_thread`].
 pub(crate) fn config(options: &TlsOptions, protocol: &[u8]) -> Result<Arc<ClientConfig>> {
@@ -129,7 +152,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
         _: &[u8],
         _: UnixTime,
     ) -> std::result::Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
+        note_check(Ok(ServerCertVerified::assertion()))
     }
 
     // Who may show any certificate need not prove that it has its key.
@@ -194,12 +217,9 @@ impl CaOrPinnedCertificate {
             .map_err(|error| UserError::cannot_run(format!("TLS cannot be set up: {error}")))?;
         Ok(Self { by_authority, given })
     }
-}
 
-impl ServerCertVerifier for CaOrPinnedCertificate {
-    /// A server certificate that the user has named is trusted whichever authority has signed it (it itself
-    /// perhaps, as one of an authority, which webpki accepts for no server): its name and dates still have to be right.
-    fn verify_server_cert(
+    /// Whether a certificate is trusted.
+    fn check(
         &self,
         shown: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
@@ -220,6 +240,21 @@ impl ServerCertVerifier for CaOrPinnedCertificate {
             }
             alone => alone,
         }
+    }
+}
+
+impl ServerCertVerifier for CaOrPinnedCertificate {
+    /// A server certificate that the user has named is trusted whichever authority has signed it (it itself
+    /// perhaps, as one of an authority, which webpki accepts for no server): its name and dates still have to be right.
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, Error> {
+        note_check(self.check(shown, others, name, ocsp, now))
     }
 
     fn verify_tls12_signature(
@@ -286,7 +321,8 @@ pub(crate) fn explain(error: &Error) -> (String, &'static str) {
 const OTHER_VERSION: &str =
     "TLS 1.2 and 1.3 are spoken here; see what the server speaks: openssl s_client -connect HOST:PORT";
 
-const OTHER_HTTP: &str = "it speaks another HTTP than was offered: give --http2, or leave --http2 out";
+const OTHER_HTTP: &str =
+    "it speaks another HTTP than was offered: give --http2 or --http3, or leave them out";
 
 /// What helps against an alert. RFC 8446, section 6.2.
 fn explain_alert(alert: AlertDescription) -> &'static str {

@@ -4,7 +4,7 @@ use super::thread_share::ThreadShare;
 use super::{Plan, Script};
 use crate::io::descriptors;
 use crate::io::descriptors::DescriptorNeed;
-use crate::io::http2::Http2Limits;
+use crate::io::multiplexed::StreamLimits;
 use crate::io::origin::Origin;
 use crate::io::ports;
 use std::collections::BTreeSet;
@@ -32,8 +32,8 @@ impl Plan {
         self.open_files_left = lanes(self.share.scaled(fitting), self.lanes_per_connection);
         let spare = self.open_files_left.saturating_sub(self.connections_max());
         let parked_max = if self.script.is_some() { VISITORS_PARKED_MAX } else { u32::MAX };
-        // A server of HTTP/2 does not close when a response has ended.
-        let parked_max = if self.transport.http2_streams.is_some() { 0 } else { parked_max };
+        // A server of HTTP/2 or HTTP/3 does not close when a response has ended.
+        let parked_max = if self.transport.multiplexed_streams().is_some() { 0 } else { parked_max };
         self.parked_max = self.connections.min(spare).min(parked_max);
         Ok(())
     }
@@ -50,11 +50,11 @@ impl Plan {
     }
 
     /// How the requests of a thread share connections; `None` for HTTP/1.1, where they do not.
-    pub(crate) fn http2_limits(&self, share: &ThreadShare) -> Option<Http2Limits> {
-        self.transport.http2_streams?;
+    pub(crate) fn stream_limits(&self, share: &ThreadShare) -> Option<StreamLimits> {
+        self.transport.multiplexed_streams()?;
         Some(match &self.script {
-            Some(_) => Http2Limits { connections_max: 1, streams_max: u32::MAX },
-            None => Http2Limits {
+            Some(_) => StreamLimits { connections_max: 1, streams_max: u32::MAX },
+            None => StreamLimits {
                 connections_max: self.on_the_wire(share.part(self.connections)).max(1),
                 streams_max: self.lanes_per_connection,
             },
@@ -156,7 +156,7 @@ pub(super) fn lanes(connections: u32, lanes_per_connection: u32) -> u32 {
 
 /// How many requests share a connection: those of a visitor to a server, or as many as are asked for.
 pub(super) fn lanes_per_connection(workload: &Workload, script: Option<&Script>) -> u32 {
-    match (workload.transport.http2_streams, script) {
+    match (workload.transport.multiplexed_streams(), script) {
         (None, _) => 1,
         (Some(_), Some(script)) => script.connections_per_host.max(1),
         (Some(streams), None) => streams.max(1),

@@ -367,7 +367,11 @@ fn stages_of(workload: &Workload) -> Vec<Stage> {
 
 /// What ALPN offers.
 fn protocol(transport: &Transport) -> &'static [u8] {
-    if transport.http2_streams.is_some() { tls::HTTP2 } else { tls::HTTP1 }
+    match (transport.http2_streams, transport.http3_streams) {
+        (_, Some(_)) => tls::HTTP3,
+        (Some(_), None) => tls::HTTP2,
+        (None, None) => tls::HTTP1,
+    }
 }
 
 /// How many engine threads the load has.
@@ -433,7 +437,7 @@ fn check(workload: &Workload) -> Result<()> {
         let message = format!("{} redirects in a row are not followed", workload.redirects_max);
         return refuse(&message, "give at most 50 with --redirects");
     }
-    if workload.transport.http2_streams == Some(0) {
+    if workload.transport.multiplexed_streams() == Some(0) {
         return refuse("0 streams carry no request", "give at least one with --streams");
     }
     if workload.transport.streams() > 1 && !workload.keepalive {
@@ -442,6 +446,7 @@ fn check(workload: &Workload) -> Result<()> {
             "leave one of them out",
         );
     }
+    check_http3(workload)?;
     crate::plan::session_templates::check(workload)?;
     for spec in &workload.requests {
         check_websocket(workload, spec)?;
@@ -457,6 +462,25 @@ fn check(workload: &Workload) -> Result<()> {
     Ok(())
 }
 
+/// Refuses what cannot be meant together with HTTP/3.
+fn check_http3(workload: &Workload) -> Result<()> {
+    let transport = &workload.transport;
+    if transport.http3_streams.is_none() {
+        return Ok(());
+    }
+    let others = [
+        (transport.http2_streams.is_some(), "HTTP/2 (--http2) is another protocol than HTTP/3", "--http2"),
+        (transport.proxy.is_some(), "HTTP/3 goes over UDP, and a proxy (--proxy) over TCP", "--proxy"),
+        (transport.unix_socket.is_some(), "HTTP/3 goes over UDP, and to no unix socket", "--unix-socket"),
+    ];
+    match others.into_iter().find(|(is_given, ..)| *is_given) {
+        Some((_, message, flag)) => {
+            Err(UserError::usage(message).hint(format!("leave --http3 or {flag} out")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Refuses what messages of WebSocket cannot be.
 fn check_websocket(workload: &Workload, spec: &RequestSpec) -> Result<()> {
     let refuse = |message: String, hint: &str| Err(UserError::usage(message).hint(hint));
@@ -464,10 +488,14 @@ fn check_websocket(workload: &Workload, spec: &RequestSpec) -> Result<()> {
         return Ok(());
     }
     let name = &spec.name;
-    if workload.transport.http2_streams.is_some() {
+    if workload.transport.multiplexed_streams().is_some() {
+        let (version, flag) = match workload.transport.http3_streams {
+            Some(_) => ("HTTP/3", "--http3"),
+            None => ("HTTP/2", "--http2"),
+        };
         let message =
-            format!("`{name}` is a message of WebSocket, which is not spoken over HTTP/2 in this version");
-        return refuse(message, "leave --http2 out, or the message");
+            format!("`{name}` is a message of WebSocket, which is not spoken over {version} in this version");
+        return refuse(message, &format!("leave {flag} out, or the message"));
     }
     let varies = |text: &str| text.contains("${");
     if spec.has_variables && (varies(&spec.url) || spec.headers.iter().any(|(_, value)| varies(value))) {
@@ -492,7 +520,7 @@ fn check_grpc(workload: &Workload, spec: &RequestSpec) -> Result<()> {
             "`{}` is a call of gRPC, which is spoken over HTTP/2 alone",
             spec.name
         ))
-        .hint("give --http2, or write http2 = true into the workload file")),
+        .hint("give --http2 (and not --http3), or write http2 = true into the workload file")),
         false => Ok(()),
     }
 }

@@ -52,10 +52,10 @@ pub(crate) struct Script {
     pub(crate) discovers: bool,
 }
 
-/// Requests that a visitor can have in flight to one server: over HTTP/2 they share a connection, and as many as are
+/// Requests that a visitor can have in flight to one server: over HTTP/2 and HTTP/3 they share a connection, and as many as are
 /// asked for can.
 fn lanes_per_host(workload: &Workload, visits: &Visits) -> u32 {
-    let streams = workload.transport.http2_streams.filter(|streams| *streams > 1);
+    let streams = workload.transport.multiplexed_streams().filter(|streams| *streams > 1);
     streams.unwrap_or(visits.connections_per_host)
 }
 

@@ -1,6 +1,6 @@
 //! Merges the threads' reports into the intervals of the load, and into its end.
 
-use crate::io::http2::grpc::status_name;
+use crate::io::multiplexed::grpc::status_name;
 use crate::results::recorder::{INTERVAL_NS, Labels, Report, ThreadEnd};
 use std::collections::VecDeque;
 use webdyno_model::histogram::TimeHistogram;

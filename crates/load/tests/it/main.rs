@@ -12,6 +12,7 @@ mod hostile;
 mod hostile_cases;
 mod hostile_cuts;
 mod hostile_matrix;
+mod http3;
 mod keepalive;
 mod killed;
 mod network;

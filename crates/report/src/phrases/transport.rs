@@ -7,14 +7,13 @@ use webdyno_model::transport::{AddressFamily, Io, Transport};
 /// A line for each thing that is not as usual.
 pub(crate) fn transport(transport: &Transport) -> Vec<String> {
     let mut lines = vec![];
-    match transport.http2_streams {
+    let version = if transport.http3_streams.is_some() { "HTTP/3" } else { "HTTP/2" };
+    match transport.multiplexed_streams() {
         None => {}
-        Some(1) => lines.push("HTTP/2, one request at a time on each connection".into()),
+        Some(1) => lines.push(format!("{version}, one request at a time on each connection")),
         Some(streams) => {
-            lines.push(format!(
-                "HTTP/2, up to {} on each connection",
-                plural(streams.into(), "concurrent request")
-            ));
+            let most = plural(streams.into(), "concurrent request");
+            lines.push(format!("{version}, up to {most} on each connection"));
         }
     }
     if let Some(proxy) = &transport.proxy {
@@ -82,5 +81,7 @@ mod tests {
         assert_eq!(lines.len(), 5, "{lines:?}");
         assert_eq!(lines[0], "HTTP/2, up to 10 concurrent requests on each connection");
         assert_eq!(lines[2], "2 source addresses in turn, 127.0.0.2 to 127.0.0.3");
+        let quic = Transport { http3_streams: Some(1), ..Transport::default() };
+        assert_eq!(transport(&quic), ["HTTP/3, one request at a time on each connection"]);
     }
 }

@@ -19,7 +19,8 @@ fn record(root: &Path, name: &str, started_at: &str, exit_code: Option<u8>) {
     };
     let request = RequestSpec { url: "http://h/".into(), ..RequestSpec::default() };
     let workload = Workload { requests: vec![request], ..Workload::default() };
-    let load = EventBody::LoadStart { load: 1, purpose: Purpose::Run, workload, alone_us: None };
+    let load =
+        EventBody::LoadStart { load: 1, purpose: Purpose::Run, workload: workload.into(), alone_us: None };
     let error = exit_code.filter(|code| ![0, 3].contains(code)).map(|_| "it broke".to_owned());
     let end = exit_code.map(|exit_code| EventBody::SessionEnd { exit_code, error });
     let bodies = [Some(start), Some(load), end].into_iter().flatten();

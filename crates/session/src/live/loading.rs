@@ -117,7 +117,7 @@ impl LiveSession {
         workload: &Workload,
     ) -> Result<()> {
         let (workload, alone_us) = (workload.redacted(), prepared.alone_us());
-        self.append(EventBody::LoadStart { load, purpose, workload, alone_us })?;
+        self.append(EventBody::LoadStart { load, purpose, workload: workload.into(), alone_us })?;
         for warning in prepared.warnings() {
             if !self.recording.notes.contains(warning) {
                 self.append(EventBody::Note { text: warning.clone() })?;

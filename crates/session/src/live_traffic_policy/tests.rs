@@ -121,7 +121,10 @@ impl ScriptedTarget {
         let (load, begins_us) = (self.loads as u32, self.elapsed_us());
         self.orders.push(format!("load at {}", self.workers));
         self.at(begins_us, EventBody::Service { snapshot: Box::new(self.snapshot()) });
-        self.at(begins_us, EventBody::LoadStart { load, purpose, workload: workload(), alone_us: None });
+        self.at(
+            begins_us,
+            EventBody::LoadStart { load, purpose, workload: workload().into(), alone_us: None },
+        );
         let mut intervals: Vec<Interval> = vec![];
         let stopped = |intervals: &[Interval]| stop_loss.is_some_and(|loss| loss.check(intervals).is_some());
         while intervals.len() < LENGTH_S && !stopped(&intervals) {

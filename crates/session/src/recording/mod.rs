@@ -262,7 +262,7 @@ impl Recording {
             EventBody::Service { snapshot } => self.services.push((t_us, *snapshot)),
             EventBody::RepeatedAnswers { answers } => self.repeated_answers = answers,
             EventBody::LoadStart { load, purpose, workload, alone_us } => {
-                self.loads.push(LoadRecord::started((load, purpose), t_us, workload, alone_us));
+                self.loads.push(LoadRecord::started((load, purpose), t_us, *workload, alone_us));
             }
             EventBody::Interval { load, interval } => {
                 self.update_load(load, |record| record.intervals.push(*interval));

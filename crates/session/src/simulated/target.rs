@@ -207,7 +207,7 @@ impl TuningTarget for SimulatedTarget {
         }
         self.add(
             begins_us,
-            EventBody::LoadStart { load, purpose, workload: model.workload(), alone_us: None },
+            EventBody::LoadStart { load, purpose, workload: model.workload().into(), alone_us: None },
         );
         for second in 0..model.length_s {
             let interval = Box::new(model.interval(settings, (load, second), &mut self.random));

@@ -17,7 +17,7 @@ const GROUPS: &[(&str, &str)] = &[
     ),
     (
         "TLS and network",
-        "http2 streams cacert insecure cert key no_tls_resumption proxy unix_socket source_ip connect_to resolve ipv4 ipv6 io",
+        "http2 http3 streams cacert insecure cert key no_tls_resumption proxy unix_socket source_ip connect_to resolve ipv4 ipv6 io",
     ),
     ("Server", "servers sudo db_option_file port url interrupted settings_only"),
     ("Prediction", "set"),

@@ -147,11 +147,11 @@ impl LoadArgs {
     /// The workload for measurements that end when enough was seen.
     pub fn workload_until(&self, draft: &Draft, stop: Stop) -> Result<Workload> {
         let workload = draft.workload(stop)?;
-        let http2_streams = workload.transport.http2_streams;
+        let Transport { http2_streams, http3_streams, .. } = workload.transport;
         Ok(Workload {
             threads: self.threads,
             clock: self.clock,
-            transport: Transport { http2_streams, ..self.transport.transport() },
+            transport: Transport { http2_streams, http3_streams, ..self.transport.transport() },
             ..workload
         })
     }
@@ -174,7 +174,9 @@ impl LoadArgs {
         set(&mut settings.seed, &self.seed);
         set(&mut settings.poisson, &self.poisson.then_some(true));
         set(&mut settings.keepalive, &self.no_keepalive.then_some(false));
-        set(&mut settings.http2, &self.transport.http2.then_some(true));
+        if self.transport.http2 || self.transport.http3 {
+            (settings.http2, settings.http3) = (Some(self.transport.http2), Some(self.transport.http3));
+        }
         set(&mut settings.streams, &self.transport.streams);
         settings.expect.extend(self.expect.iter().cloned());
         self.visits.apply_flags(settings);

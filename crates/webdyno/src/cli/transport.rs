@@ -30,7 +30,12 @@ pub struct TransportArgs {
     /// Speak HTTP/2: over TLS by ALPN, else with prior knowledge
     #[arg(long)]
     pub http2: bool,
-    /// Concurrent requests on each connection of --http2 [default: 1]
+    /// Speak HTTP/3: over QUIC, on the UDP port of the URL
+    ///
+    /// Nothing is tried over TCP: a server that does not answer there is an error. For https:// URLs
+    #[arg(long, conflicts_with_all = ["http2", "proxy", "unix_socket"])]
+    pub http3: bool,
+    /// Concurrent requests on each connection of --http2 or --http3 [default: 1]
     ///
     /// -c stays the number of connections: connections x streams requests are in flight. A visitor has one connection to
     /// each host, and this is the maximum of its concurrent requests there
@@ -117,6 +122,7 @@ impl TransportArgs {
             },
             // What flags and file say together.
             http2_streams: None,
+            http3_streams: None,
         }
     }
 }

@@ -271,7 +271,15 @@ pub mod tests {
         let url = "https://user:secret@h.example:8443/a?token=secret".to_owned();
         let requests = vec![RequestSpec { url, ..RequestSpec::default() }];
         let workload = Workload { requests, ..Workload::default() };
-        event(0, EventBody::LoadStart { load: 1, purpose: Purpose::Baseline, workload, alone_us: None })
+        event(
+            0,
+            EventBody::LoadStart {
+                load: 1,
+                purpose: Purpose::Baseline,
+                workload: workload.into(),
+                alone_us: None,
+            },
+        )
     }
 
     fn sample(t_s: u64, waiting: f64) -> Event {

@@ -272,7 +272,12 @@ pub mod tests {
         let url = "http://h/\x1b[2J\u{202e}app".to_owned();
         let requests = vec![RequestSpec { url, ..RequestSpec::default() }; 3];
         let workload = Workload { requests, ..Workload::default() };
-        let start = EventBody::LoadStart { load: 1, purpose: Purpose::Run, workload, alone_us: None };
+        let start = EventBody::LoadStart {
+            load: 1,
+            purpose: Purpose::Run,
+            workload: workload.into(),
+            alone_us: None,
+        };
         state.update(&event(0, start), &Headline { line: Some("   0 s  loading: 50 connections"), ..NONE });
         for t_s in 1..=seconds {
             let busy = [("apache.workers_busy_count", t_s as f64), ("sockets.accept_queue_count", 511.0)];

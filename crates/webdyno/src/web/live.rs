@@ -221,7 +221,6 @@ mod tests {
     use webdyno_model::interval::{EndReason, LoadEnd};
     use webdyno_model::purpose::Purpose;
     use webdyno_model::sample::Sample;
-    use webdyno_model::workload::Workload;
 
     fn second_of(event: Option<PageEvent>) -> Value {
         match event {
@@ -240,12 +239,8 @@ mod tests {
         let read = second_of(add(1_100_000, reading()));
         assert_eq!((&read["load"], &read["t_s"], &read["rate"]), (&Value::Null, &json!(0), &Value::Null));
 
-        let start = EventBody::LoadStart {
-            load: 2,
-            purpose: Purpose::Run,
-            workload: Workload::default(),
-            alone_us: None,
-        };
+        let start =
+            EventBody::LoadStart { load: 2, purpose: Purpose::Run, workload: Box::default(), alone_us: None };
         assert_eq!(add(1_500_000, start), Some(PageEvent::Changed));
         assert_eq!(add(2_500_000, reading()), None, "the load has seconds");
         let interval = |length_us| {

@@ -23,6 +23,7 @@ mod fitting;
 mod guide;
 mod harm_guard;
 mod http2;
+mod http3;
 mod interrupted;
 mod kills;
 mod lab_hosts;

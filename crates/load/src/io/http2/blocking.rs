@@ -2,6 +2,7 @@
 //! as the engine's slots do.
 
 use super::connection::Connection;
+use crate::io::multiplexed::multiplex::Multiplex;
 use crate::io::network_io::SocketError;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,7 +1,8 @@
 //! The other end of a connection, for tests: frames to send, and what a client sent.
 
 use super::frames::{self, FrameHead, PREFACE, flag, kind};
-use super::hpack::{Decoder, Encoder, Indexing};
+use super::hpack::{Decoder, Encoder};
+use crate::io::multiplexed::fields::{FieldDecoder as _, FieldEncoder as _, Indexing};
 
 /// A frame as it goes over the wire.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

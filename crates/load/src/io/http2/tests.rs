@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::frames::{ErrorCode, flag, kind, setting};
 use super::scripted::{Reader, Sent, block, data, frame, goaway, headers, number, ok, settings};
+use crate::io::multiplexed::multiplex::Multiplex;
 use crate::io::network_io::SocketError;
 use proptest::prelude::*;
 use rustix::io::Errno;

@@ -1,5 +1,5 @@
 //! The production implementation of [`NetworkIo`]: Linux sockets, and epoll or io_uring to tell which are ready, by
-//! edges. epoll(7), timerfd_create(2), tcp(7).
+//! edges. epoll(7), timerfd_create(2), tcp(7), udp(7).
 //!
 //! A socket is registered once, for everything, so a request on a kept connection costs one send, one recv and a share
 //! of one wait. Precise waits use a timerfd, whose high-resolution timer has neither the millisecond of
@@ -69,6 +69,8 @@ pub(crate) struct KernelIo {
     events_count: usize,
     /// Whether whoever connects a slot sends next, and so learns whether there is room.
     sends_at_once: bool,
+    /// Sockets are of UDP, for QUIC, which has TLS in it.
+    sends_datagrams: bool,
     origin_ns: u64,
     armed_ns: u64,
     /// What TLS needs; without it there is none.
@@ -165,7 +167,7 @@ impl KernelIo {
         slots: usize,
     ) -> Self {
         let events = kernel.readiness.begin(slots);
-        let tls = tls.map(|config| {
+        let tls = tls.filter(|_| transport.http3_streams.is_none()).map(|config| {
             let config = for_thread(config, &transport.tls);
             TlsContext { config, input: TlsInput::new() }
         });
@@ -175,7 +177,8 @@ impl KernelIo {
             sockets: (0..slots).map(|_| None).collect(),
             events,
             events_count: 0,
-            sends_at_once: transport.http2_streams.is_none(),
+            sends_at_once: transport.multiplexed_streams().is_none(),
+            sends_datagrams: transport.http3_streams.is_some(),
             origin_ns: 0,
             armed_ns: 0,
             tls,
@@ -287,9 +290,10 @@ impl KernelIo {
 
     fn connect_to(&mut self, slot: u32, token: u64, address: &SocketAddr) -> Result<(), SocketError> {
         let source = self.next_source_address(address);
-        let socket = sockets::tcp(address, source).or_else(|errno| match errno {
+        let open = if self.sends_datagrams { sockets::udp } else { sockets::tcp };
+        let socket = open(address, source).or_else(|errno| match errno {
             // Those that were closed since the last wait may be open yet.
-            Errno::MFILE if self.kernel.readiness.hand_over() => sockets::tcp(address, source),
+            Errno::MFILE if self.kernel.readiness.hand_over() => open(address, source),
             errno => Err(errno),
         })?;
         self.kernel.timestamps.begin(slot, &socket);

@@ -5,6 +5,7 @@
 //! before, as its name would have to be resolved meanwhile.
 
 mod alone;
+mod http3;
 mod pages;
 
 pub use alone::{measure_alone, repeated_answers};
@@ -14,6 +15,7 @@ use crate::http::response::{CloseOutcome, FeedResult, HEAD_BYTES_MAX, Response, 
 use crate::http::response_head::{ResponseHead, ResponseHeadCache, header_text, header_value};
 use crate::io::blocking_connection::{BlockingConnection, connect as dial};
 use crate::io::http2::blocking::{Http2Error, Http2Stream};
+use crate::io::http3::blocking::Http3Error;
 use crate::io::origin::{Endpoint, Origin};
 use crate::io::tls::HTTP2;
 use crate::io::tunnel::TunnelError;
@@ -59,7 +61,10 @@ pub fn probe(prepared: &mut Prepared) -> Result<Probe> {
         let tcp = matches!(&origin.endpoint, Endpoint::Tcp(tcp) if tcp.addresses.len() > 1);
         if number != plan.templates[0].origin && tcp {
             // A missing server is reported by the load; here it only matters which address to use.
-            let _ = connect(origin, plan, timeout);
+            let _ = match plan.transport.http3_streams {
+                Some(_) => http3::connect(origin, plan, Instant::now() + timeout).is_ok(),
+                None => connect(origin, plan, timeout).is_ok(),
+            };
         }
     }
     let (first, first_template) = prepared.plan.first_request();
@@ -272,7 +277,7 @@ struct Exchange {
     first: Vec<u8>,
     timed_out: bool,
     time: Option<Duration>,
-    /// Most streams at once that a server of HTTP/2 allows on a connection.
+    /// Most streams at once that a server of HTTP/2 or HTTP/3 allows on a connection.
     streams_max: Option<u32>,
     capture: ProbeCapture,
 }
@@ -325,6 +330,10 @@ impl Exchange {
 
     /// Connects, sends and receives, in the time that is left.
     fn run(&mut self, template: &Template, origin: &Origin, plan: &Plan) -> Result<()> {
+        if plan.transport.http3_streams.is_some() {
+            let done = self.send_over_http3(template, origin, plan);
+            return self.conclude(done, origin);
+        }
         let connection = match self.time_left() {
             Ok(left) => connect(origin, plan, left)?,
             Err(_) => None,
@@ -345,6 +354,11 @@ impl Exchange {
         plan: &Plan,
     ) -> Result<()> {
         let done = self.send_and_receive(connection, template, origin, plan);
+        self.conclude(done, origin)
+    }
+
+    /// A timeout is a result, any other end without a response an error.
+    fn conclude(&mut self, done: std::result::Result<(), ExchangeError>, origin: &Origin) -> Result<()> {
         self.time = Some(self.started_at.elapsed());
         match done {
             Ok(()) => Ok(()),
@@ -361,6 +375,7 @@ impl Exchange {
                 let message = format!("{} {cause}", origin.display_name());
                 Err(UserError::cannot_run(message).hint("leave --http2 out to load it over HTTP/1.1"))
             }
+            Err(ExchangeError::Http3(error)) => Err(*error),
             Err(ExchangeError::WebSocket(error)) => {
                 let hint = "see whether the path is right, and what the server's log says: it may want a header (-H)";
                 Err(UserError::cannot_run(format!("{} {error}", origin.display_name())).hint(hint))
@@ -391,34 +406,60 @@ impl Exchange {
             connection.with_tls(plan.tls.as_ref(), origin.server_name.as_ref()).map_err(exchange_error)?;
         if let Some(upgrade) = &origin.websocket {
             let mut stream = WebSocketStream::new(stream, upgrade, plan.seed);
-            return self.converse(&mut stream, WebSocketStream::stream, template);
+            return self.converse(&mut stream, |stream, left| stream.stream().set_timeouts(left), template);
         }
         if plan.transport.http2_streams.is_none() {
-            return self.converse(&mut { stream }, |stream| stream, template);
+            return self.converse(&mut { stream }, |stream, left| stream.set_timeouts(left), template);
         }
         if secure && stream.chosen_protocol() != Some(HTTP2) {
             return Err(ExchangeError::NotHttp2("does not choose HTTP/2 in the TLS handshake (ALPN)"));
         }
         let mut stream = Http2Stream::new(stream, secure);
-        let done = self.converse(&mut stream, Http2Stream::stream, template);
+        let done = self.converse(&mut stream, |stream, left| stream.stream().set_timeouts(left), template);
         self.streams_max = stream.streams_max();
         done
     }
 
-    /// Sends and receives on a connection that is established; `socket` is what can be given a timeout.
+    /// Sends and receives over HTTP/3.
+    fn send_over_http3(
+        &mut self,
+        template: &Template,
+        origin: &Origin,
+        plan: &Plan,
+    ) -> std::result::Result<(), ExchangeError> {
+        let until = self.started_at + self.timeout;
+        let mut stream = http3::connect(origin, plan, until)?;
+        let done = self.converse(
+            &mut stream,
+            |stream, left| {
+                stream.set_deadline(Instant::now() + left);
+                Ok(())
+            },
+            template,
+        );
+        // Beside the stream of this request, which the server may have given back already.
+        self.streams_max = Some(stream.take_streams(plan.lanes_per_connection).saturating_add(1));
+        done
+    }
+
+    /// Sends and receives on a connection that is established; `set_time` gives it a timeout.
     fn converse<S: Read + Write>(
         &mut self,
         stream: &mut S,
-        socket: impl Fn(&S) -> &BlockingConnection,
+        set_time: impl Fn(&mut S, Duration) -> std::io::Result<()>,
         template: &Template,
     ) -> std::result::Result<(), ExchangeError> {
         let mut memory = ResponseHeadCache::default();
         let mut buffer = vec![0; HEAD_BYTES_MAX];
         for part in template.parts() {
-            stream.write_all(part).map_err(exchange_error)?;
+            match stream.write_all(part) {
+                // The server may have answered before it was done: what can be read decides.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
+                done => done.map_err(exchange_error)?,
+            }
         }
         loop {
-            socket(stream).set_timeouts(self.time_left()?).map_err(exchange_error)?;
+            set_time(stream, self.time_left()?).map_err(exchange_error)?;
             let count = match stream.read(&mut buffer) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 got => got.map_err(exchange_error)?,
@@ -487,6 +528,8 @@ enum ExchangeError {
     Protocol(&'static str),
     /// It was to speak HTTP/2: what it did instead, worded to follow its name.
     NotHttp2(&'static str),
+    /// It was to speak HTTP/3.
+    Http3(Box<UserError>),
     /// There is no WebSocket.
     WebSocket(WebSocketError),
     /// The proxy made no tunnel.
@@ -505,6 +548,12 @@ fn exchange_error(error: std::io::Error) -> ExchangeError {
         Some(Http2Error::Http1) => return ExchangeError::NotHttp2("answers HTTP/2 in HTTP/1"),
         Some(Http2Error::Rules) => return ExchangeError::Protocol("breaks the rules of HTTP/2"),
         None => {}
+    }
+    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Http3Error>()) {
+        return match error {
+            Http3Error::NoAnswer => ExchangeError::TimedOut,
+            Http3Error::Ended(why) => ExchangeError::Http3(Box::new(http3::ended(why))),
+        };
     }
     if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<WebSocketError>()) {
         return ExchangeError::WebSocket(*error);

@@ -74,9 +74,10 @@ fn connections(workload: &Workload) -> String {
     let each = workload.visits.as_ref().and_then(|visits| visits.connections_per_server);
     match each.filter(|each| *each > workload.connections) {
         Some(each) => format!("{most} (ulimit -n); users would have {}", grouped(u64::from(each))),
-        None => match workload.transport.http2_streams {
+        None => match workload.transport.multiplexed_streams() {
             Some(streams) => {
-                format!("{most}, HTTP/2 with up to {} on each", plural(u64::from(streams), "request"))
+                let version = if workload.transport.http3_streams.is_some() { 3 } else { 2 };
+                format!("{most}, HTTP/{version} with up to {} on each", plural(u64::from(streams), "request"))
             }
             None => most,
         },

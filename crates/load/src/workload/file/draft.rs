@@ -45,7 +45,8 @@ pub struct Settings {
     pub connections: Option<u32>,
     pub keepalive: Option<bool>,
     pub http2: Option<bool>,
-    /// Requests in flight on each connection of HTTP/2.
+    pub http3: Option<bool>,
+    /// Requests in flight on each connection of HTTP/2 or HTTP/3.
     pub streams: Option<u32>,
     pub redirects_max: Option<u32>,
     pub cookies: Option<bool>,
@@ -162,6 +163,7 @@ impl Draft {
             list: self.list.clone(),
             transport: Transport {
                 http2_streams: (settings.http2 == Some(true)).then(|| settings.streams.unwrap_or(1)),
+                http3_streams: (settings.http3 == Some(true)).then(|| settings.streams.unwrap_or(1)),
                 ..Transport::default()
             },
             ..Workload::default()
@@ -236,10 +238,10 @@ impl Draft {
                 "write a request, a page or a session: docs/workload.md",
             );
         }
-        if settings.streams.is_some() && settings.http2 != Some(true) {
+        if settings.streams.is_some() && ![settings.http2, settings.http3].contains(&Some(true)) {
             return refuse(
-                "streams are of HTTP/2, and the load speaks HTTP/1.1",
-                "give --http2 with --streams, or write http2 = true",
+                "streams are of HTTP/2 and HTTP/3, and the load speaks HTTP/1.1",
+                "give --http2 or --http3 with --streams, or write http2 = true",
             );
         }
         if settings.users.is_some() && settings.rate_per_s.is_some() {

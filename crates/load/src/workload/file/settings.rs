@@ -38,6 +38,7 @@ pub(super) const TOP_KEYS: &[&str] = &[
     "connections",
     "keepalive",
     "http2",
+    "http3",
     "streams",
     "redirects",
     "cookies",
@@ -96,6 +97,7 @@ pub(super) fn read(
     set(&mut into.connections, top.read("connections", |value| value.u32_in(1..=CONCURRENCY_MAX))?);
     set(&mut into.keepalive, top.read("keepalive", Value::flag)?);
     set(&mut into.http2, top.read("http2", Value::flag)?);
+    set(&mut into.http3, top.read("http3", Value::flag)?);
     set(&mut into.streams, top.read("streams", |value| value.u32_in(1..=STREAMS_MAX))?);
     set(&mut into.redirects_max, top.read("redirects", |value| value.u32_in(0..=REDIRECTS_MAX))?);
     set(&mut into.cookies, top.read("cookies", Value::flag)?);

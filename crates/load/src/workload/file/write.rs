@@ -154,8 +154,9 @@ fn write_connections(text: &mut String, workload: &Workload) {
     if !workload.keepalive {
         line(text, "keepalive", "false");
     }
-    if let Some(streams) = workload.transport.http2_streams {
-        line(text, "http2", "true");
+    if let Some(streams) = workload.transport.multiplexed_streams() {
+        let is_http3 = workload.transport.http3_streams.is_some();
+        line(text, if is_http3 { "http3" } else { "http2" }, "true");
         line(text, "streams", &streams.to_string());
     }
 }

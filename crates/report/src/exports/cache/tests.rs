@@ -8,7 +8,6 @@ use webdyno_model::interval::Interval;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::repeated_answer::RepeatedAnswer;
 use webdyno_model::service::ScopedSetting;
-use webdyno_model::workload::Workload;
 
 /// A session whose load asked for these URLs; the last one sets a cookie.
 fn recording(urls: &[&str], service: &ServiceSnapshot) -> Recording {
@@ -29,7 +28,7 @@ fn recording(urls: &[&str], service: &ServiceSnapshot) -> Recording {
         EventBody::LoadStart {
             load: 1,
             purpose: Purpose::Diagnose,
-            workload: Workload::default(),
+            workload: Box::default(),
             alone_us: None,
         },
         EventBody::Interval { load: 1, interval: Box::new(interval) },

@@ -7,7 +7,8 @@ use super::{
 use crate::io::http2::frames::{
     self, ErrorCode, FrameHead, PAYLOAD_BYTES_MAX, WINDOW_MAX, flag, kind, setting,
 };
-use crate::io::http2::response::ResponseBlock;
+use crate::io::multiplexed::multiplex::Multiplex as _;
+use crate::io::multiplexed::response::ResponseBlock;
 use crate::io::network_io::SocketError;
 use rustix::io::Errno;
 
@@ -73,7 +74,7 @@ impl Connection {
     /// The lane of a stream; `None` for one that is gone. An error for one that never was, or that its peer has ended.
     #[inline]
     fn lane_of(&self, stream: u32) -> Result<Option<usize>, ErrorCode> {
-        if let Some(at) = self.ids.iter().position(|&id| id == stream).filter(|_| stream != 0) {
+        if let Some(at) = self.lanes.position(stream) {
             return Ok(Some(at));
         }
         match stream.is_multiple_of(2) || stream >= self.next_id {
@@ -117,7 +118,7 @@ impl Connection {
             self.malformed(at);
             return Ok(());
         }
-        self.touch(at);
+        self.lanes.touch(at);
         if ends {
             self.end(at, None);
         }
@@ -177,11 +178,11 @@ impl Connection {
             ResponseBlock::Malformed => self.malformed(at),
             ResponseBlock::Interim => {
                 lane.call.head.clear();
-                self.touch(at);
+                self.lanes.touch(at);
             }
             ResponseBlock::Head(framing) => {
                 lane.framing = Some(framing);
-                self.touch(at);
+                self.lanes.touch(at);
                 if ends {
                     self.end(at, None);
                 }
@@ -203,34 +204,32 @@ impl Connection {
         }
         if !self.peer.received {
             // Without a word of it there is no limit.
-            (self.peer.received, self.peer.streams_max) = (true, u32::MAX);
+            (self.peer.received, self.lanes.streams_max) = (true, u32::MAX);
         }
         for [name_high, name_low, value @ ..] in settings {
             let name = u16::from_be_bytes([*name_high, *name_low]);
             self.setting(name, u32::from_be_bytes(*value))?;
         }
         self.answer(0, kind::SETTINGS, &[])?;
-        self.touch_waiting();
+        self.lanes.touch_waiting();
         Ok(())
     }
 
     fn setting(&mut self, name: u16, value: u32) -> Result<(), ErrorCode> {
         match name {
-            setting::HEADER_TABLE_SIZE => self.requests.limit_table(value as usize),
+            setting::HEADER_TABLE_SIZE => self.requests.encoder_mut().limit_table(value as usize),
             setting::ENABLE_PUSH if value != 0 => return Err(ErrorCode::Protocol),
-            setting::MAX_CONCURRENT_STREAMS => self.peer.streams_max = value,
+            setting::MAX_CONCURRENT_STREAMS => self.lanes.streams_max = value,
             setting::INITIAL_WINDOW_SIZE => {
                 if i64::from(value) > WINDOW_MAX {
                     return Err(ErrorCode::FlowControl);
                 }
                 let change = i64::from(value) - self.peer.window;
                 self.peer.window = i64::from(value);
-                for (lane, id) in self.lanes.iter_mut().zip(&self.ids) {
-                    if *id != 0 {
-                        lane.send_window += change;
-                        if lane.send_window > WINDOW_MAX {
-                            return Err(ErrorCode::FlowControl);
-                        }
+                for lane in self.lanes.open_mut() {
+                    lane.send_window += change;
+                    if lane.send_window > WINDOW_MAX {
+                        return Err(ErrorCode::FlowControl);
                     }
                 }
             }
@@ -256,7 +255,7 @@ impl Connection {
             if self.send_window > WINDOW_MAX {
                 return Err(ErrorCode::FlowControl);
             }
-            self.touch_waiting();
+            self.lanes.touch_waiting();
             return Ok(());
         }
         let Some(at) = self.lane_of(head.stream)? else { return Ok(()) };
@@ -265,7 +264,7 @@ impl Connection {
         if more == 0 || lane.send_window > WINDOW_MAX {
             self.malformed(at);
         } else if std::mem::take(&mut lane.waits) {
-            self.touch(at);
+            self.lanes.touch(at);
         }
         Ok(())
     }
@@ -278,9 +277,9 @@ impl Connection {
         self.quiet_frames = 0;
         // After the end of the response it only says that no more of the request is wanted.
         match frames::number(payload) {
-            _ if self.lanes[at].ended => self.release(at),
-            code if code == ErrorCode::RefusedStream as u32 => self.fail(at, Err(SocketError::Refused)),
-            _ => self.fail(at, Err(Errno::CONNRESET.into())),
+            _ if self.lanes[at].ended => self.lanes.release(at),
+            code if code == ErrorCode::RefusedStream as u32 => self.lanes.fail(at, Err(SocketError::Refused)),
+            _ => self.lanes.fail(at, Err(Errno::CONNRESET.into())),
         }
         Ok(())
     }
@@ -302,15 +301,8 @@ impl Connection {
             return Err(ErrorCode::FrameSize);
         }
         let last = frames::number(payload) & 0x7fff_ffff;
-        self.draining = true;
-        for at in 0..self.lanes.len() {
-            match self.ids[at] {
-                0 => self.touch(at),
-                // It was not processed, and will not be: section 6.8.
-                id if id > last => self.fail(at, Err(SocketError::Refused)),
-                _ => {}
-            }
-        }
+        // What lies behind it was not processed, and will not be: section 6.8.
+        self.lanes.refuse_after(last);
         Ok(())
     }
 

@@ -6,12 +6,14 @@
 mod incoming;
 
 use super::frames::{self, ErrorCode, PAYLOAD_BYTES_MAX, WINDOW_DEFAULT, flag, kind, setting};
-use super::lane::Lane;
-use super::request::RequestEncoder;
-use super::response::{LIST_BYTES_MAX, ResponseDecoder};
+use super::hpack;
+use crate::io::multiplexed::lanes::Lanes;
+use crate::io::multiplexed::multiplex::Multiplex;
+use crate::io::multiplexed::request::RequestEncoder;
+use crate::io::multiplexed::response::{LIST_BYTES_MAX, ResponseDecoder};
 use crate::io::network_io::SocketError;
+use crate::io::origin::Origin;
 use rustix::io::Errno;
-use std::collections::VecDeque;
 
 /// What a peer may send on a stream before it must wait: larger than what a long path holds.
 const STREAM_WINDOW: i64 = 1 << 24;
@@ -43,7 +45,6 @@ struct OpenBlock {
 #[derive(Debug)]
 struct PeerSettings {
     received: bool,
-    streams_max: u32,
     window: i64,
     frame_max: usize,
 }
@@ -57,28 +58,17 @@ pub(crate) struct Connection {
     out_at: usize,
     /// A frame of the peer that is not whole.
     input: Vec<u8>,
-    responses: ResponseDecoder,
-    requests: RequestEncoder,
-    lanes: Vec<Lane>,
-    /// By lane: the stream that is open on it, 0 for none.
-    ids: Vec<u32>,
+    responses: ResponseDecoder<hpack::Decoder>,
+    requests: RequestEncoder<hpack::Encoder>,
+    lanes: Lanes,
     next_id: u32,
-    active: u32,
     peer: PeerSettings,
     send_window: i64,
     receive_window: i64,
     block: Option<OpenBlock>,
-    /// Lanes of which the engine is to be told.
-    touched: Vec<u32>,
-    /// Lanes that wait for a stream.
-    waiting: VecDeque<u32>,
-    /// The lane that is the first to try again when several may.
-    turn: usize,
     /// The highest stream that we have cancelled: what still comes for it is not wrong.
     cancelled_max: u32,
     quiet_frames: u32,
-    /// No further stream is begun.
-    draining: bool,
     fault: Option<ErrorCode>,
     /// What came first was no frame, but HTTP/1.
     answered_http1: bool,
@@ -105,59 +95,17 @@ impl Connection {
             input: vec![],
             responses: ResponseDecoder::default(),
             requests: RequestEncoder::default(),
-            lanes: vec![],
-            ids: vec![],
+            lanes: Lanes::new(STREAMS_UNTIL_SETTINGS),
             next_id: 1,
-            active: 0,
-            peer: PeerSettings {
-                received: false,
-                streams_max: STREAMS_UNTIL_SETTINGS,
-                window: WINDOW_DEFAULT,
-                frame_max: PAYLOAD_BYTES_MAX,
-            },
+            peer: PeerSettings { received: false, window: WINDOW_DEFAULT, frame_max: PAYLOAD_BYTES_MAX },
             send_window: WINDOW_DEFAULT,
             receive_window: CONNECTION_WINDOW,
             block: None,
-            touched: vec![],
-            waiting: VecDeque::new(),
-            turn: 0,
             cancelled_max: 0,
             quiet_frames: 0,
-            draining: false,
             fault: None,
             answered_http1: false,
         }
-    }
-
-    /// A lane for the engine's slot of this token.
-    pub(crate) fn attach(&mut self, token: u64) -> u32 {
-        let index = self.lanes.iter().position(|lane| !lane.taken).unwrap_or_else(|| {
-            self.lanes.push(Lane::default());
-            self.ids.push(0);
-            self.lanes.len() - 1
-        });
-        let lane = &mut self.lanes[index];
-        lane.begin(false, 0, 0);
-        (lane.token, lane.taken, lane.waits) = (token, true, false);
-        index as u32
-    }
-
-    /// Gives a lane up; its stream, if one is open, is cancelled.
-    pub(crate) fn detach(&mut self, lane: u32) {
-        self.cancel(lane as usize, ErrorCode::Cancel);
-        let lane = &mut self.lanes[lane as usize];
-        lane.begin(false, 0, 0);
-        (lane.taken, lane.waits) = (false, false);
-    }
-
-    /// Whether a request is in progress on a lane.
-    pub(crate) fn is_active(&self, lane: u32) -> bool {
-        self.ids[lane as usize] != 0
-    }
-
-    /// No further request is begun here: the peer has said so, or there are no numbers left for streams.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining
     }
 
     /// The rule that the peer broke; the connection is over then.
@@ -172,96 +120,17 @@ impl Connection {
 
     /// Most streams at once that the peer allows; `None` before it has said so.
     pub(crate) fn streams_max(&self) -> Option<u32> {
-        self.peer.received.then_some(self.peer.streams_max)
-    }
-
-    /// Bytes for the peer.
-    #[inline]
-    pub(crate) fn unsent(&self) -> &[u8] {
-        &self.out[self.out_at..]
-    }
-
-    /// So many of them were sent.
-    pub(crate) fn sent(&mut self, count: usize) {
-        self.out_at += count;
-        if self.out_at == self.out.len() {
-            let was_full = self.out.len() >= OUT_BYTES_MAX;
-            self.out.clear();
-            self.out_at = 0;
-            if was_full {
-                self.out.shrink_to(OUT_BYTES_MAX);
-                self.touch_waiting();
-            }
-        }
-    }
-
-    /// Ends the connection from our side.
-    pub(crate) fn close(&mut self) {
-        if self.fault.is_none() {
-            frames::write_goaway(&mut self.out, ErrorCode::NoError);
-        }
-    }
-
-    /// The lanes that have something new since the last call, each with its token and whether a read gives anything.
-    pub(crate) fn take_touched(&mut self, mut tell: impl FnMut(u64, bool, bool)) {
-        for index in 0..self.touched.len() {
-            let at = self.touched[index] as usize;
-            let gone = self.draining && self.ids[at] == 0;
-            let lane = &mut self.lanes[at];
-            lane.touched = false;
-            if lane.taken {
-                tell(lane.token, gone || lane.is_readable(), gone);
-            }
-        }
-        self.touched.clear();
-    }
-
-    /// The token of a lane.
-    pub(crate) fn token(&self, lane: u32) -> u64 {
-        self.lanes[lane as usize].token
-    }
-
-    /// The tokens of the lanes that are taken.
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = u64> {
-        self.lanes.iter().filter(|lane| lane.taken).map(|lane| lane.token)
-    }
-
-    /// Takes bytes of a request (a whole head, as the engine has it for HTTP/1.1, or more of a body). `AGAIN` when there
-    /// is no stream or no window for it yet: the lane is touched when there is.
-    pub(crate) fn send(&mut self, lane: u32, bytes: &[u8]) -> Result<usize, SocketError> {
-        let at = lane as usize;
-        let mut taken = 0;
-        if self.lanes[at].body_left == 0 {
-            taken = self.begin(at, bytes)?;
-        }
-        let body_left = self.lanes[at].body_left;
-        if body_left == 0 {
-            return Ok(bytes.len());
-        }
-        let lane = &self.lanes[at];
-        if lane.ended || lane.failed.is_some() {
-            // As on a socket whose peer has closed: what can be read decides.
-            return if taken > 0 { Ok(taken) } else { Err(Errno::PIPE.into()) };
-        }
-        taken += self.send_body(at, &bytes[taken..]);
-        match taken {
-            0 => Err(SocketError::AGAIN),
-            _ => Ok(taken),
-        }
+        self.peer.received.then_some(self.lanes.streams_max)
     }
 
     /// Begins a stream. Returns how many bytes the head had.
     fn begin(&mut self, at: usize, bytes: &[u8]) -> Result<usize, SocketError> {
-        if self.draining || self.fault.is_some() {
+        if self.lanes.draining || self.fault.is_some() {
             return Err(SocketError::Refused);
         }
-        // One that waits longer has its turn first.
-        let may_begin = self.active < self.peer.streams_max && self.unsent().len() < OUT_BYTES_MAX;
+        let may_begin = self.lanes.active < self.lanes.streams_max && self.unsent().len() < OUT_BYTES_MAX;
         if !may_begin {
-            let lane = &mut self.lanes[at];
-            if !std::mem::replace(&mut lane.waits, true) {
-                self.waiting.push_back(at as u32);
-            }
+            self.lanes.wait(at);
             return Err(SocketError::AGAIN);
         }
         let (block, facts) = self.requests.encode(bytes, self.secure)?;
@@ -273,10 +142,9 @@ impl Connection {
         if facts.is_grpc {
             lane.call.begin(true);
         }
-        self.ids[at] = self.next_id;
-        self.active += 1;
+        self.lanes.open(at, self.next_id);
         self.next_id += 2;
-        self.draining |= self.next_id > STREAM_LAST;
+        self.lanes.draining |= self.next_id > STREAM_LAST;
         Ok(facts.head_bytes)
     }
 
@@ -299,41 +167,98 @@ impl Connection {
             lane.send_window -= count as i64;
             self.send_window -= count as i64;
             let flags = if lane.body_left == 0 { flag::END_STREAM } else { 0 };
-            frames::write_head(&mut self.out, count, kind::DATA, flags, self.ids[at]);
+            frames::write_head(&mut self.out, count, kind::DATA, flags, self.lanes.ids[at]);
             self.out.extend_from_slice(&bytes[taken..taken + count]);
             taken += count;
             self.quiet_frames = 0;
         }
     }
 
-    /// Reads of a response into `buffer`, or drops up to `room` bytes of it.
-    #[inline]
-    pub(crate) fn read(
-        &mut self,
-        lane: u32,
-        buffer: Option<&mut [u8]>,
-        room: usize,
-    ) -> Result<usize, SocketError> {
-        let at = lane as usize;
-        match self.lanes[at].read(buffer, room) {
-            Err(SocketError::AGAIN) if self.draining && self.ids[at] == 0 => Ok(0),
-            done => done,
+    /// The peer has ended a stream.
+    fn end(&mut self, at: usize, grpc_status: Option<u16>) {
+        let lane = &mut self.lanes[at];
+        if !lane.end(grpc_status) {
+            return self.malformed(at);
+        }
+        let sent = lane.body_left == 0;
+        self.lanes.touch(at);
+        if sent {
+            self.lanes.release(at);
         }
     }
 
-    /// The connection is over: closed by the peer between frames, or broken. What came before can still be read.
-    pub(crate) fn hang_up(&mut self, end: Result<(), SocketError>) {
-        self.draining = true;
-        for at in 0..self.lanes.len() {
-            match self.ids[at] {
-                0 => self.touch(at),
-                _ => self.fail(at, end),
+    /// A response that breaks the rules: an error of its stream.
+    fn malformed(&mut self, at: usize) {
+        self.cancel(at, ErrorCode::Protocol);
+        self.lanes[at].failed = Some(Err(SocketError::Protocol));
+        self.lanes.touch(at);
+    }
+
+    /// Resets the stream of a lane, if one is open.
+    fn cancel(&mut self, at: usize, code: ErrorCode) {
+        let id = self.lanes.ids[at];
+        if id != 0 {
+            if self.fault.is_none() {
+                frames::write_number(&mut self.out, kind::RST_STREAM, id, code as u32);
             }
+            self.cancelled_max = self.cancelled_max.max(id);
+            self.lanes.release(at);
         }
     }
 
-    /// Takes bytes of the peer.
-    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+    /// Memory that it holds for the peer.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
+        self.out.capacity() + self.input.capacity() + block + self.lanes.memory_bytes()
+    }
+}
+
+impl Multiplex for Connection {
+    type Context = ();
+
+    fn open((): &mut (), origin: &Origin, _: u64) -> Result<Self, SocketError> {
+        Ok(Self::new(origin.server_name.is_some()))
+    }
+
+    #[inline]
+    fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    #[inline]
+    fn lanes_mut(&mut self) -> &mut Lanes {
+        &mut self.lanes
+    }
+
+    fn detach(&mut self, lane: u32) {
+        self.cancel(lane as usize, ErrorCode::Cancel);
+        self.lanes.vacate(lane as usize);
+    }
+
+    fn send(&mut self, lane: u32, bytes: &[u8]) -> Result<usize, SocketError> {
+        let at = lane as usize;
+        let mut taken = 0;
+        if self.lanes[at].body_left == 0 {
+            taken = self.begin(at, bytes)?;
+        }
+        let body_left = self.lanes[at].body_left;
+        if body_left == 0 {
+            return Ok(bytes.len());
+        }
+        let lane = &self.lanes[at];
+        if lane.ended || lane.failed.is_some() {
+            // As on a socket whose peer has closed: what can be read decides.
+            return if taken > 0 { Ok(taken) } else { Err(Errno::PIPE.into()) };
+        }
+        taken += self.send_body(at, &bytes[taken..]);
+        match taken {
+            0 => Err(SocketError::AGAIN),
+            _ => Ok(taken),
+        }
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
         if self.fault.is_some() {
             return;
         }
@@ -347,91 +272,32 @@ impl Connection {
         }
     }
 
-    /// The peer has ended a stream.
-    fn end(&mut self, at: usize, grpc_status: Option<u16>) {
-        let lane = &mut self.lanes[at];
-        if !lane.end(grpc_status) {
-            return self.malformed(at);
-        }
-        let sent = lane.body_left == 0;
-        self.touch(at);
-        if sent {
-            self.release(at);
-        }
-    }
-
-    /// A response that breaks the rules: an error of its stream.
-    fn malformed(&mut self, at: usize) {
-        self.cancel(at, ErrorCode::Protocol);
-        self.lanes[at].failed = Some(Err(SocketError::Protocol));
-        self.touch(at);
-    }
-
-    /// The stream of a lane failed.
-    fn fail(&mut self, at: usize, end: Result<(), SocketError>) {
-        // One that has its whole response has not failed.
-        if !self.lanes[at].ended {
-            self.lanes[at].failed = Some(end);
-        }
-        self.release(at);
-        self.touch(at);
-    }
-
-    /// Resets the stream of a lane, if one is open.
-    fn cancel(&mut self, at: usize, code: ErrorCode) {
-        let id = self.ids[at];
-        if id != 0 {
-            if self.fault.is_none() {
-                frames::write_number(&mut self.out, kind::RST_STREAM, id, code as u32);
-            }
-            self.cancelled_max = self.cancelled_max.max(id);
-            self.release(at);
-        }
-    }
-
-    /// The stream of a lane is over: another one may begin.
-    fn release(&mut self, at: usize) {
-        self.ids[at] = 0;
-        self.active -= 1;
-        while self.active < self.peer.streams_max
-            && let Some(next) = self.waiting.pop_front()
-        {
-            if std::mem::take(&mut self.lanes[next as usize].waits) {
-                self.touch(next as usize);
-                break;
-            }
-        }
-        if self.draining {
-            self.touch(at);
-        }
-    }
-
-    /// Lets all that wait try again.
-    fn touch_waiting(&mut self) {
-        self.waiting.clear();
-        // Another one is the first each time, as the first may take all that there is.
-        let (count, first) = (self.lanes.len(), self.turn);
-        self.turn = if first + 1 < count { first + 1 } else { 0 };
-        for at in (first..count).chain(0..first.min(count)) {
-            if std::mem::take(&mut self.lanes[at].waits) {
-                self.touch(at);
-            }
+    fn close(&mut self) {
+        if self.fault.is_none() {
+            frames::write_goaway(&mut self.out, ErrorCode::NoError);
         }
     }
 
     #[inline]
-    fn touch(&mut self, at: usize) {
-        let lane = &mut self.lanes[at];
-        if lane.taken && !std::mem::replace(&mut lane.touched, true) {
-            self.touched.push(at as u32);
-        }
+    fn is_faulty(&self) -> bool {
+        self.fault.is_some()
     }
 
-    /// Memory that it holds for the peer.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn memory_bytes(&self) -> usize {
-        let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
-        let lanes: usize = self.lanes.iter().map(Lane::memory_bytes).sum();
-        self.out.capacity() + self.input.capacity() + block + lanes
+    #[inline]
+    fn unsent(&self) -> &[u8] {
+        &self.out[self.out_at..]
+    }
+
+    fn sent(&mut self, count: usize) {
+        self.out_at += count;
+        if self.out_at == self.out.len() {
+            let was_full = self.out.len() >= OUT_BYTES_MAX;
+            self.out.clear();
+            self.out_at = 0;
+            if was_full {
+                self.out.shrink_to(OUT_BYTES_MAX);
+                self.lanes.touch_waiting();
+            }
+        }
     }
 }

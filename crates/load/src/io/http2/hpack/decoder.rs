@@ -1,7 +1,8 @@
 //! Decoding header blocks: RFC 7541, sections 3 and 6.
 
 use super::table::Table;
-use super::{HpackError, TABLE_BYTES, huffman, read_integer};
+use super::{HpackError, TABLE_BYTES, read_integer, read_string};
+use crate::io::multiplexed::fields::FieldDecoder;
 
 /// Decodes the header blocks of one connection, in their order.
 #[derive(Debug)]
@@ -19,15 +20,14 @@ impl Default for Decoder {
     }
 }
 
-impl Decoder {
-    /// Changes with the table.
-    pub(crate) fn version(&self) -> u64 {
+impl FieldDecoder for Decoder {
+    type Error = HpackError;
+
+    fn version(&self) -> u64 {
         self.version
     }
 
-    /// Decodes a block and calls `visit` with the name and value of each field. The fields may count `list_bytes_max`
-    /// together, each as an entry of the table does: a few octets can name very long fields very often.
-    pub(crate) fn decode(
+    fn decode(
         &mut self,
         block: &[u8],
         list_bytes_max: usize,
@@ -50,12 +50,12 @@ impl Decoder {
                 (index, rest) = read_integer(rest, if inserts { 6 } else { 4 })?;
                 name = match index {
                     0 => {
-                        rest = read_string(rest, &mut self.name)?;
+                        rest = read_string(rest, 7, &mut self.name)?;
                         &self.name
                     }
                     _ => self.table.get(index).ok_or(HpackError::Index)?.0,
                 };
-                rest = read_string(rest, &mut self.value)?;
+                rest = read_string(rest, 7, &mut self.value)?;
                 value = &self.value;
             }
             left_bytes =
@@ -70,7 +70,9 @@ impl Decoder {
         }
         Ok(())
     }
+}
 
+impl Decoder {
     fn resize<'a>(&mut self, bytes: &'a [u8], allowed: bool) -> Result<&'a [u8], HpackError> {
         let (size_bytes, rest) = read_integer(bytes, 5)?;
         if !allowed || size_bytes > TABLE_BYTES {
@@ -85,17 +87,4 @@ impl Decoder {
     pub(super) fn table_bytes(&self) -> usize {
         self.table.size_bytes()
     }
-}
-
-/// Reads a string (section 5.2). Returns the rest.
-fn read_string<'a>(bytes: &'a [u8], into: &mut Vec<u8>) -> Result<&'a [u8], HpackError> {
-    let coded = bytes.first().is_some_and(|first| first & 0x80 != 0);
-    let (length, rest) = read_integer(bytes, 7)?;
-    let (text, rest) = rest.split_at_checked(length).ok_or(HpackError::Incomplete)?;
-    into.clear();
-    match coded {
-        true => huffman::decode(text, into)?,
-        false => into.extend_from_slice(text),
-    }
-    Ok(rest)
 }

@@ -5,18 +5,8 @@
 //! adds one.
 
 use super::table::{Found, Table};
-use super::{TABLE_BYTES, huffman, write_integer};
-
-/// Whether a field goes into the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Indexing {
-    /// It is the same in many requests.
-    Yes,
-    /// It differs from request to request.
-    No,
-    /// It is a secret that no intermediary may keep: section 7.1.3.
-    Never,
-}
+use super::{TABLE_BYTES, write_integer, write_string};
+use crate::io::multiplexed::fields::{FieldEncoder, Indexing};
 
 /// Encodes the header blocks of one connection, in their order.
 #[derive(Debug)]
@@ -35,11 +25,6 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Changes with the table: a block is valid while this is the same.
-    pub(crate) fn version(&self) -> u64 {
-        self.version
-    }
-
     /// The peer accepts a table of this size.
     pub(crate) fn limit_table(&mut self, bytes: usize) {
         let bytes = bytes.min(TABLE_BYTES);
@@ -48,9 +33,14 @@ impl Encoder {
         self.announced_bytes = Some(bytes);
         self.version += 1;
     }
+}
 
-    /// Begins a block.
-    pub(crate) fn begin(&mut self, into: &mut Vec<u8>) {
+impl FieldEncoder for Encoder {
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn begin(&mut self, into: &mut Vec<u8>) {
         if let Some(bytes) = self.announced_bytes.take() {
             write_integer(0, 0x20, 5, into);
             write_integer(bytes, 0x20, 5, into);
@@ -58,8 +48,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a field; its name is in lower case.
-    pub(crate) fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, into: &mut Vec<u8>) {
+    fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, into: &mut Vec<u8>) {
         let found = self.table.find(name, value);
         if let (Some(Found::Field(index)), false) = (found, indexing == Indexing::Never) {
             return write_integer(index, 0x80, 7, into);
@@ -74,24 +63,13 @@ impl Encoder {
             Some(Found::Name(index) | Found::Field(index)) => write_integer(index, flags, prefix_bits, into),
             None => {
                 into.push(flags);
-                write_string(name, into);
+                write_string(name, 0, 7, into);
             }
         }
-        write_string(value, into);
+        write_string(value, 0, 7, into);
         if inserts {
             self.table.insert(name, value);
             self.version += 1;
         }
     }
-}
-
-/// Appends a string, by the Huffman code where that is shorter.
-fn write_string(text: &[u8], into: &mut Vec<u8>) {
-    let coded_bytes = huffman::encoded_bytes(text);
-    if coded_bytes < text.len() {
-        write_integer(coded_bytes, 0x80, 7, into);
-        return huffman::encode(text, into);
-    }
-    write_integer(text.len(), 0, 7, into);
-    into.extend_from_slice(text);
 }

@@ -11,7 +11,7 @@ mod table;
 mod tests;
 
 pub(crate) use decoder::Decoder;
-pub(crate) use encoder::{Encoder, Indexing};
+pub(crate) use encoder::Encoder;
 
 /// Why a header block cannot be decoded: each ends the connection, as the tables of both ends may differ from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) const TABLE_BYTES: usize = 4096;
 const CONTINUATION_MAX: u32 = 4;
 
 /// Reads a number whose first octet has this many bits of it (section 5.1). Returns it and the rest.
-fn read_integer(bytes: &[u8], prefix_bits: u32) -> Result<(usize, &[u8]), HpackError> {
+pub(crate) fn read_integer(bytes: &[u8], prefix_bits: u32) -> Result<(usize, &[u8]), HpackError> {
     let (&first, mut rest) = bytes.split_first().ok_or(HpackError::Incomplete)?;
     let most = (1_usize << prefix_bits) - 1;
     let mut value = usize::from(first) & most;
@@ -55,7 +55,7 @@ fn read_integer(bytes: &[u8], prefix_bits: u32) -> Result<(usize, &[u8]), HpackE
 }
 
 /// Appends a number below the flags of its first octet.
-fn write_integer(value: usize, flags: u8, prefix_bits: u32, into: &mut Vec<u8>) {
+pub(crate) fn write_integer(value: usize, flags: u8, prefix_bits: u32, into: &mut Vec<u8>) {
     let most = (1_usize << prefix_bits) - 1;
     if value < most {
         return into.push(flags | value as u8);
@@ -67,4 +67,33 @@ fn write_integer(value: usize, flags: u8, prefix_bits: u32, into: &mut Vec<u8>) 
         left >>= 7;
     }
     into.push(left as u8);
+}
+
+/// Appends a string (section 5.2), by the Huffman code where that is shorter: its mark is the bit above the length, which
+/// has this many bits of the first octet.
+pub(crate) fn write_string(text: &[u8], flags: u8, prefix_bits: u32, into: &mut Vec<u8>) {
+    let coded_bytes = huffman::encoded_bytes(text);
+    if coded_bytes < text.len() {
+        write_integer(coded_bytes, flags | 1 << prefix_bits, prefix_bits, into);
+        return huffman::encode(text, into);
+    }
+    write_integer(text.len(), flags, prefix_bits, into);
+    into.extend_from_slice(text);
+}
+
+/// Reads such a string into `into`. Returns the rest.
+pub(crate) fn read_string<'a>(
+    bytes: &'a [u8],
+    prefix_bits: u32,
+    into: &mut Vec<u8>,
+) -> Result<&'a [u8], HpackError> {
+    let coded = bytes.first().is_some_and(|first| first & 1 << prefix_bits != 0);
+    let (length, rest) = read_integer(bytes, prefix_bits)?;
+    let (text, rest) = rest.split_at_checked(length).ok_or(HpackError::Incomplete)?;
+    into.clear();
+    match coded {
+        true => huffman::decode(text, into)?,
+        false => into.extend_from_slice(text),
+    }
+    Ok(rest)
 }

@@ -1,6 +1,7 @@
 //! HPACK against the examples of RFC 7541, appendix C, and against itself.
 
 use super::*;
+use crate::io::multiplexed::fields::{FieldDecoder as _, FieldEncoder as _, Indexing};
 use proptest::prelude::*;
 
 const LIST_BYTES: usize = 64 * 1024;

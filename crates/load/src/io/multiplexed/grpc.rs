@@ -1,4 +1,4 @@
-//! A unary call of gRPC on a lane: its response is held until the trailers say how it ended, and given to the engine whole, with
+//! A unary call of gRPC on a lane of HTTP/2: its response is held until the trailers say how it ended, and given to the engine whole, with
 //! that as its status. <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 //!
 //! A call that ended with `grpc-status: 0` has the status of HTTP, 200. Any other is 900 and its number: nothing of HTTP.
@@ -40,23 +40,23 @@ pub(crate) fn status_name(status: u16) -> Option<&'static str> {
 }
 
 /// The value of `grpc-status`.
-pub(super) fn read_status(value: &[u8]) -> u16 {
+pub(crate) fn read_status(value: &[u8]) -> u16 {
     let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
     number.filter(|number| usize::from(*number) < NAMES.len()).unwrap_or(UNKNOWN)
 }
 
 /// A call in progress; by default none.
 #[derive(Debug, Default)]
-pub(super) struct Call {
-    pub(super) is_active: bool,
+pub(crate) struct Call {
+    pub(crate) is_active: bool,
     /// The head, as the engine would read it of another request.
-    pub(super) head: Vec<u8>,
+    pub(crate) head: Vec<u8>,
     body: Vec<u8>,
 }
 
 impl Call {
     /// Makes it ready for the next request.
-    pub(super) fn begin(&mut self, is_active: bool) {
+    pub(crate) fn begin(&mut self, is_active: bool) {
         self.is_active = is_active;
         self.head.clear();
         self.body.clear();
@@ -64,13 +64,13 @@ impl Call {
     }
 
     /// Adds a piece of the body. False when that is longer than anybody would send.
-    pub(super) fn add(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> bool {
         self.body.extend_from_slice(bytes);
         self.body.len() <= MESSAGE_BYTES_MAX
     }
 
     /// The call has ended: writes what the engine reads of it. False when its message is none.
-    pub(super) fn finish(&mut self, trailer: Option<u16>, into: &mut Vec<u8>) -> bool {
+    pub(crate) fn finish(&mut self, trailer: Option<u16>, into: &mut Vec<u8>) -> bool {
         let Some(fields_at) = memchr::memchr(b'\n', &self.head).map(|at| at + 1) else { return false };
         let (first, fields) = self.head.split_at(fields_at);
         let is_grpc_answer = first.starts_with(b"HTTP/1.1 200");
@@ -106,7 +106,7 @@ impl Call {
 
     /// Memory that it holds.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.head.capacity() + self.body.capacity()
     }
 }

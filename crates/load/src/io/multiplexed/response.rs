@@ -1,19 +1,19 @@
-//! A response of HTTP/2 as the engine reads it: the head of HTTP/1.1, made of a header block. RFC 9113, sections 8.1 to
-//! 8.3.2.
+//! A response of HTTP/2 or HTTP/3 as the engine reads it: the head of HTTP/1.1, made of a header block. RFC 9113, sections
+//! 8.1 to 8.3.2; RFC 9114, sections 4.1 to 4.3.2.
 //!
 //! A body whose length was announced is framed by that, another one by chunks: its end is the stream's.
 
+use super::fields::FieldDecoder;
 use super::grpc::read_status;
-use super::hpack::{Decoder, HpackError};
 
-/// The fields of a response, counted as HPACK does; announced in SETTINGS.
-pub(super) const LIST_BYTES_MAX: usize = 60 * 1024;
+/// The fields of a response, counted as HPACK and QPACK do; announced in SETTINGS.
+pub(crate) const LIST_BYTES_MAX: usize = 60 * 1024;
 /// Blocks up to this length are remembered.
 const REMEMBERED_BYTES_MAX: usize = 2048;
 
 /// How the engine finds the end of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyFraming {
+pub(crate) enum BodyFraming {
     /// So many bytes are to come.
     Fixed(u64),
     /// Each piece is a chunk.
@@ -22,7 +22,7 @@ pub(super) enum BodyFraming {
 
 /// The meaning of a header block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResponseBlock {
+pub(crate) enum ResponseBlock {
     /// An interim response; the real one follows.
     Interim,
     /// The head of the response.
@@ -33,8 +33,8 @@ pub(super) enum ResponseBlock {
 
 /// Reads the header blocks of the responses of one connection.
 #[derive(Debug, Default)]
-pub(super) struct ResponseDecoder {
-    decoder: Decoder,
+pub(crate) struct ResponseDecoder<D> {
+    decoder: D,
     head: HeadText,
     /// The last block that did not change the table: servers send the same bytes again until their clock's second
     /// changes.
@@ -51,15 +51,15 @@ struct Known {
     meaning: ResponseBlock,
 }
 
-impl ResponseDecoder {
+impl<D: FieldDecoder> ResponseDecoder<D> {
     /// Reads a block, and appends the head that it means to `into`. `ends` says that nothing follows it.
-    pub(super) fn head(
+    pub(crate) fn head(
         &mut self,
         block: &[u8],
         is_head_request: bool,
         ends: bool,
         into: &mut Vec<u8>,
-    ) -> Result<ResponseBlock, HpackError> {
+    ) -> Result<ResponseBlock, D::Error> {
         let version = self.decoder.version();
         if let Some(known) = self.known
             && (known.version, known.is_head_request, known.ends) == (version, is_head_request, ends)
@@ -83,7 +83,7 @@ impl ResponseDecoder {
 
     /// Reads a block of which only its effect on the table is wanted: trailers, or what came for a stream that is gone.
     /// Whether it may be trailers (without pseudo headers), and the status of gRPC in them.
-    pub(super) fn skip(&mut self, block: &[u8]) -> Result<(bool, Option<u16>), HpackError> {
+    pub(crate) fn skip(&mut self, block: &[u8]) -> Result<(bool, Option<u16>), D::Error> {
         let (mut regular, mut grpc_status) = (true, None);
         self.decoder.decode(block, LIST_BYTES_MAX, |name, value| {
             regular &= !name.starts_with(b":");

@@ -1,9 +1,10 @@
-//! A request of the engine, which is one of HTTP/1.1, as the header block of HTTP/2: RFC 9113, section 8.3.1.
+//! A request of the engine, which is one of HTTP/1.1, as the header block of HTTP/2 or HTTP/3: RFC 9113, section 8.3.1; RFC
+//! 9114, section 4.3.1.
 //!
-//! The engine sends the same bytes again and again: their block is kept, and valid as long as the table of HPACK does
-//! not change, which it only does while fields are new.
+//! The engine sends the same bytes again and again: their block is kept, and valid as long as the table of the codec
+//! does not change, which it only does while fields are new.
 
-use super::hpack::{Encoder, Indexing};
+use super::fields::{FieldEncoder, Indexing};
 use crate::io::network_io::SocketError;
 
 /// Requests of a connection whose blocks are kept.
@@ -23,34 +24,34 @@ struct Kept {
 
 /// What the connection needs to know of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct RequestFacts {
+pub(crate) struct RequestFacts {
     /// Bytes of the head, blank line included.
-    pub(super) head_bytes: usize,
+    pub(crate) head_bytes: usize,
     /// Bytes of the body that follows.
-    pub(super) body_bytes: u64,
-    pub(super) is_head_request: bool,
+    pub(crate) body_bytes: u64,
+    pub(crate) is_head_request: bool,
     /// It is a call of gRPC.
-    pub(super) is_grpc: bool,
+    pub(crate) is_grpc: bool,
 }
 
 /// Encodes the requests of one connection.
 #[derive(Debug, Default)]
-pub(super) struct RequestEncoder {
-    encoder: Encoder,
+pub(crate) struct RequestEncoder<E> {
+    encoder: E,
     kept: Vec<Kept>,
     next: usize,
     block: Vec<u8>,
     name: Vec<u8>,
 }
 
-impl RequestEncoder {
-    /// The peer accepts a table of this size.
-    pub(super) fn limit_table(&mut self, bytes: usize) {
-        self.encoder.limit_table(bytes);
+impl<E: FieldEncoder> RequestEncoder<E> {
+    /// Its codec.
+    pub(crate) fn encoder_mut(&mut self) -> &mut E {
+        &mut self.encoder
     }
 
     /// The block of the request at the start of `bytes`. An error when its head is not complete, or none.
-    pub(super) fn encode(
+    pub(crate) fn encode(
         &mut self,
         bytes: &[u8],
         secure: bool,
@@ -138,59 +139,5 @@ fn indexing(name: &[u8]) -> Indexing {
         b"authorization" | b"proxy-authorization" => Indexing::Never,
         b"cookie" | b"content-length" | b"if-none-match" | b"if-modified-since" | b"referer" => Indexing::No,
         _ => Indexing::Yes,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::hpack::Decoder;
-    use super::*;
-
-    fn check(head: &str, expected: &str, body_bytes: u64) {
-        let head = head.replace('\n', "\r\n");
-        let (mut encoder, mut decoder) = (RequestEncoder::default(), Decoder::default());
-        let mut blocks = vec![];
-        for _ in 0..3 {
-            let (block, facts) = encoder.encode(head.as_bytes(), true).unwrap();
-            assert_eq!((facts.head_bytes, facts.body_bytes), (head.len(), body_bytes), "{head}");
-            let mut text = String::new();
-            let add = |name: &[u8], value: &[u8]| {
-                text.push_str(&format!(
-                    "{}={}|",
-                    String::from_utf8_lossy(name),
-                    String::from_utf8_lossy(value)
-                ));
-            };
-            decoder.decode(block, 65_536, add).unwrap();
-            assert_eq!(text, expected, "{head}");
-            blocks.push(block.to_vec());
-        }
-        assert!(blocks[1].len() <= blocks[0].len() && blocks[1] == blocks[2]);
-    }
-
-    #[test]
-    fn a_head_becomes_pseudo_headers_and_fields_in_lower_case() {
-        check(
-            "GET /a?b HTTP/1.1\nHost: x:1\nUser-Agent: w\nConnection: keep-alive\nTE: gzip\n\n",
-            ":method=GET|:scheme=https|:authority=x:1|:path=/a?b|user-agent=w|",
-            0,
-        );
-        check(
-            "POST / HTTP/1.1\nAccept: */*\nContent-Length: 7\nTE: trailers\nAuthorization: Basic abc\n\n",
-            ":method=POST|:scheme=https|:path=/|accept=*/*|content-length=7|te=trailers|authorization=Basic abc|",
-            7,
-        );
-    }
-
-    #[test]
-    fn what_is_no_whole_head_is_an_error() {
-        for head in [
-            "GET / HTTP/1.1\r\nHost: x\r\n",
-            "GET\r\n\r\n",
-            "",
-            "POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-        ] {
-            assert!(RequestEncoder::default().encode(head.as_bytes(), false).is_err(), "{head:?}");
-        }
     }
 }

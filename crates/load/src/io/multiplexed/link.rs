@@ -1,12 +1,11 @@
 //! A connection that slots share, and the connections that a slot may join.
 
-use super::connection::Connection;
 use crate::io::network_io::SocketError;
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LinkState {
-    /// Its preface was not sent.
+    /// It cannot carry requests yet.
     Connecting,
     Open,
     /// It could not be established.
@@ -17,8 +16,8 @@ pub(super) enum LinkState {
 
 /// A connection and what the layer knows of it.
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) connection: Connection,
+pub(super) struct Link<C> {
+    pub(super) connection: C,
     pub(super) state: LinkState,
     pub(super) key: GroupKey,
     /// Further slots may join it.
@@ -35,12 +34,14 @@ pub(super) struct Link {
     pub(super) hangup: bool,
     /// A write failed: what can still be read is all there is.
     pub(super) send_failed: bool,
+    /// The moment for which its timer stands, `u64::MAX` for none.
+    pub(super) timer_ns: u64,
 }
 
-impl Link {
-    pub(super) fn new(key: GroupKey, secure: bool) -> Self {
+impl<C> Link<C> {
+    pub(super) fn new(key: GroupKey, connection: C) -> Self {
         Self {
-            connection: Connection::new(secure),
+            connection,
             state: LinkState::Connecting,
             key,
             is_grouped: true,
@@ -50,6 +51,7 @@ impl Link {
             reads: 0,
             hangup: false,
             send_failed: false,
+            timer_ns: u64::MAX,
         }
     }
 }
@@ -72,7 +74,11 @@ pub(super) struct Group {
 
 impl Group {
     /// The next one, in turn, that has room for one more slot.
-    pub(super) fn next_with_room(&mut self, links: &[Option<Box<Link>>], slots_max: u32) -> Option<u32> {
+    pub(super) fn next_with_room<C>(
+        &mut self,
+        links: &[Option<Box<Link<C>>>],
+        slots_max: u32,
+    ) -> Option<u32> {
         let count = self.links.len();
         let has_room =
             |number: u32| links[number as usize].as_ref().is_some_and(|link| link.slots < slots_max);

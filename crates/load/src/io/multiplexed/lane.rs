@@ -9,37 +9,37 @@ const INBOX_BYTES_KEPT: usize = 64 * 1024;
 
 /// A lane; by default one that nobody has.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(crate) struct Lane {
     /// Names it to the engine.
-    pub(super) token: u64,
-    pub(super) taken: bool,
+    pub(crate) token: u64,
+    pub(crate) taken: bool,
     /// What came of its response and was not read yet, from `at` on.
     inbox: Vec<u8>,
     at: usize,
     /// How the body ends, once the head has come.
-    pub(super) framing: Option<BodyFraming>,
+    pub(crate) framing: Option<BodyFraming>,
     /// The peer has ended the stream, and the response is whole.
-    pub(super) ended: bool,
+    pub(crate) ended: bool,
     /// The stream failed; `Ok` is the close of its connection.
-    pub(super) failed: Option<Result<(), SocketError>>,
-    pub(super) is_head_request: bool,
+    pub(crate) failed: Option<Result<(), SocketError>>,
+    pub(crate) is_head_request: bool,
     /// Bytes of the request's body that were not sent yet.
-    pub(super) body_left: u64,
+    pub(crate) body_left: u64,
     /// What the peer lets us send of it.
-    pub(super) send_window: i64,
+    pub(crate) send_window: i64,
     /// What we let the peer send.
-    pub(super) receive_window: i64,
+    pub(crate) receive_window: i64,
     /// The call that it carries, if it is one of gRPC.
-    pub(super) call: Call,
+    pub(crate) call: Call,
     /// It waits until it may send: for a stream, a window, or room.
-    pub(super) waits: bool,
+    pub(crate) waits: bool,
     /// The engine will be told of it.
-    pub(super) touched: bool,
+    pub(crate) touched: bool,
 }
 
 impl Lane {
     /// Makes it ready for the next request.
-    pub(super) fn begin(&mut self, is_head_request: bool, send_window: i64, receive_window: i64) {
+    pub(crate) fn begin(&mut self, is_head_request: bool, send_window: i64, receive_window: i64) {
         self.inbox.clear();
         self.inbox.shrink_to(INBOX_BYTES_KEPT);
         if self.call.is_active {
@@ -51,13 +51,13 @@ impl Lane {
     }
 
     /// Where a head is appended.
-    pub(super) fn inbox(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn inbox(&mut self) -> &mut Vec<u8> {
         if self.call.is_active { &mut self.call.head } else { &mut self.inbox }
     }
 
     /// Adds a piece of the body. False when that is more than was announced.
     #[inline]
-    pub(super) fn add_body(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn add_body(&mut self, bytes: &[u8]) -> bool {
         match &mut self.framing {
             Some(BodyFraming::Fixed(left)) => {
                 let Some(rest) = left.checked_sub(bytes.len() as u64) else { return false };
@@ -88,7 +88,7 @@ impl Lane {
     }
 
     /// The peer has ended the stream, a call of gRPC with this status in its trailers. False when the response is not whole.
-    pub(super) fn end(&mut self, grpc_status: Option<u16>) -> bool {
+    pub(crate) fn end(&mut self, grpc_status: Option<u16>) -> bool {
         match self.framing {
             Some(BodyFraming::Fixed(0) | BodyFraming::Chunked) if self.call.is_active => {
                 if !self.call.finish(grpc_status, &mut self.inbox) {
@@ -106,19 +106,19 @@ impl Lane {
     /// Bytes that may be read. The last one of a response is held back until its stream has ended: else the engine would
     /// take it as whole before the peer says so, and what is wrong with its end would belong to no request.
     #[inline]
-    pub(super) fn readable_bytes(&self) -> usize {
+    pub(crate) fn readable_bytes(&self) -> usize {
         let held = self.framing == Some(BodyFraming::Fixed(0)) && !self.ended;
         (self.inbox.len() - self.at).saturating_sub(usize::from(held))
     }
 
     /// Whether a read gives anything.
-    pub(super) fn is_readable(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         self.failed.is_some() || self.readable_bytes() > 0
     }
 
     /// Reads into `buffer`, or drops up to `room` bytes without one. `AGAIN` when nothing is there.
     #[inline]
-    pub(super) fn read(&mut self, buffer: Option<&mut [u8]>, room: usize) -> Result<usize, SocketError> {
+    pub(crate) fn read(&mut self, buffer: Option<&mut [u8]>, room: usize) -> Result<usize, SocketError> {
         let count = self.readable_bytes().min(room);
         if count == 0 {
             return self.failed.unwrap_or(Err(SocketError::AGAIN)).map(|()| 0);
@@ -136,7 +136,7 @@ impl Lane {
 
     /// Memory that it holds.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.inbox.capacity() + self.call.memory_bytes()
     }
 }
