@@ -85,6 +85,19 @@ fn check_page(place: &Place, base: &str) {
     assert!(wholes >= 4, "{wholes} requests");
 }
 
+/// A workload file says it, too.
+fn check_file(place: &Place, base: &str) {
+    let text = format!(
+        "base = \"{base}\"\nhttp3 = true\nstreams = 3\nconnections = 2\n[[request]]\nurl = \"/small\"\n"
+    );
+    std::fs::write(place.path("load.toml"), text).unwrap();
+    let mut command = place.webdyno();
+    command.args(["run", "--workload", "load.toml", "-n", "60", "-q", "--json", "-", "--cacert"]);
+    let report = run(command.arg(place.path("cert.pem"))).with_code_in(&[0, 3]).json();
+    assert_eq!((number(&report, "/requests/completed"), number(&report, "/connections/opened")), (60, 2));
+    assert_eq!(number(&report, "/workload/transport/http3_streams"), 3);
+}
+
 /// A connection of its own for each request, and a body up and down.
 fn check_others(place: &Place, base: &str) {
     let report = loaded(place, &format!("{base}/small"), &["-c", "2", "-n", "40", "--no-keepalive"]);
@@ -118,6 +131,7 @@ fn caddy_is_loaded_over_http3() {
     let base = format!("https://127.0.0.1:{}", server.tls_port);
     check_counts(&place, &base);
     check_page(&place, &base);
+    check_file(&place, &base);
     check_others(&place, &base);
     check_errors(&place, &server);
 }
