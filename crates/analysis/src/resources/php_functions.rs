@@ -20,16 +20,16 @@ pub(crate) fn text(facts: &Facts, fraction: FactId) -> Option<String> {
             .map_or((*place).to_owned(), |(by, called)| format!("{called}, called by {by}"));
         format!("{:.0}% in {place}", share * 100.0)
     };
-    let told: Vec<String> = told(facts, fraction).iter().map(one).collect();
+    let told: Vec<String> = largest(facts, fraction).iter().map(one).collect();
     (!told.is_empty()).then(|| told.join(", "))
 }
 
 /// The facts behind that text.
 pub(crate) fn cite(facts: &Facts, fraction: FactId) -> Vec<Fact> {
-    told(facts, fraction).iter().flat_map(|(place, _)| facts.cite_of(&[fraction], place)).collect()
+    largest(facts, fraction).iter().flat_map(|(place, _)| facts.cite_of(&[fraction], place)).collect()
 }
 
-fn told(facts: &Facts, fraction: FactId) -> Vec<(&str, f64)> {
+fn largest(facts: &Facts, fraction: FactId) -> Vec<(&str, f64)> {
     let mut all: Vec<(&str, f64)> = facts.each(fraction).filter(|(_, share)| *share >= TOLD_MIN).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all.truncate(TOLD_MAX);

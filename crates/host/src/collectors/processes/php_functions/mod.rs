@@ -72,7 +72,7 @@ impl PhpFunctions {
     }
 
     /// The function that a process is in now, and whether it waits there.
-    fn look(&mut self, main: u32, pid: u32, memory: &ProcessMemory) -> Option<(String, bool)> {
+    fn sample(&mut self, main: u32, pid: u32, memory: &ProcessMemory) -> Option<(String, bool)> {
         let executor = self.executors.get_mut(&main)?.as_mut()?;
         if executor.offset.is_none() {
             executor.offset = frames::current_frame_offset(memory, executor.globals);
@@ -130,7 +130,7 @@ impl Collector for PhpFunctions {
         for moment in 0..MOMENTS {
             std::thread::sleep((PAUSE * moment).saturating_sub(began.elapsed()));
             for (main, pid, memory) in &all {
-                if let Some((place, waits)) = self.look(*main, *pid, memory) {
+                if let Some((place, waits)) = self.sample(*main, *pid, memory) {
                     places.entry(place).or_default()[usize::from(waits)] += 1;
                     samples_count += 1;
                 }
