@@ -15,6 +15,10 @@ const CORE_BUSY_MAX: f64 = 0.85;
 /// The service's own share of its processors from which it is the one that needs them.
 const OWN_MIN: f64 = 0.4;
 
+/// Cores that a service may use are idle for a good part of the time, if they are no busier than this: tasks that are woken together
+/// wait for each other, whatever limits.
+const IDLE_BUSY_MAX: f64 = 0.75;
+
 /// What an answer of a file costs Apache, at most, in processor time: 15 to 40 us were seen under full load on cores of
 /// today, 100 to 180 us where each request wakes a sleeping one up, and cores of ten years ago are half as fast.
 const FILE_US: f64 = 150.0;
@@ -73,8 +77,7 @@ pub fn request_cost(facts: &Facts) -> Option<RequestCost> {
     let Some(cores) = facts.value(FactId::service_cpu_cores) else {
         return machine_request_cost(facts, cores_limit);
     };
-    let waits =
-        facts.value(FactId::pressure_group_cpu_some_fraction).is_some_and(|some| some >= GROUP_WAITS_MIN);
+    let waits = group_waits(facts) == Some(true);
     let busy = facts.value(FactId::cpu_busy_fraction).is_some_and(|busy| busy >= BUSY_MIN);
     let own = cores / cores_limit;
     let full = own >= BUSY_MIN || ((waits || busy) && own >= OWN_MIN);
@@ -103,9 +106,20 @@ fn machine_request_cost(facts: &Facts, cores_limit: f64) -> Option<RequestCost> 
 /// Whether the processors that a service may use have room, as far as that can be seen: its group does not wait for one, or
 /// no core of the machine is nearly full.
 pub fn has_room(facts: &Facts) -> Option<bool> {
-    let waits = facts.value(FactId::pressure_group_cpu_some_fraction).map(|some| some < GROUP_WAITS_MIN);
+    let waits = group_waits(facts).map(|waits| !waits);
     let cores = || facts.value(FactId::core_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     waits.or_else(|| cores().map(|busy| busy < CORE_BUSY_MAX))
+}
+
+/// Whether somebody of the service's group waits for a processor most of the time, because there is none. What a quota holds back
+/// waits beside cores that are idle.
+fn group_waits(facts: &Facts) -> Option<bool> {
+    let some = facts.value(FactId::pressure_group_cpu_some_fraction)?;
+    let limit = facts.value(FactId::service_cores_limit);
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
+    let is_held_back = limit.zip(usable).is_some_and(|(limit, usable)| limit < usable);
+    let has_idle_cores = facts.value(FactId::usable_busy_fraction).is_some_and(|busy| busy <= IDLE_BUSY_MAX);
+    Some(some >= GROUP_WAITS_MIN && (is_held_back || !has_idle_cores))
 }
 
 fn file_us(facts: &Facts) -> f64 {
@@ -159,6 +173,7 @@ mod tests {
         ];
         let of = |values: &[(FactId, f64)]| request_cost(&facts(&[&base[..], values].concat(), &[]));
         let waits = (FactId::pressure_group_cpu_some_fraction, 0.9);
+        let (idle, one_core) = ((FactId::usable_busy_fraction, 0.7), (FactId::usable_cores, 1.0));
         for (values, full) in [
             (&[(FactId::service_cpu_cores, 0.9), (FactId::service_cores_limit, 1.0), waits][..], true),
             // Others of the group take the time, or the machine has room.
@@ -167,6 +182,27 @@ mod tests {
             (&[(FactId::service_cpu_cores, 2.0), (FactId::cpu_busy_fraction, 0.97)][..], true),
             (&[(FactId::service_cpu_cores, 3.9)][..], true),
             (&[waits][..], false),
+            // Half of what it may use, with cores that are idle, or that a quota keeps from it.
+            (
+                &[
+                    (FactId::service_cpu_cores, 0.5),
+                    (FactId::service_cores_limit, 1.0),
+                    idle,
+                    one_core,
+                    waits,
+                ][..],
+                false,
+            ),
+            (
+                &[
+                    (FactId::service_cpu_cores, 0.5),
+                    (FactId::service_cores_limit, 0.6),
+                    idle,
+                    one_core,
+                    waits,
+                ][..],
+                true,
+            ),
         ] {
             assert_eq!(of(values).is_some(), full, "{values:?}");
         }

@@ -14,6 +14,9 @@ use webdyno_model::number::significant;
 const CPU_FRACTION_MAX: f64 = 0.95;
 /// Fuller processors are others', if the service's group waits for one in less of the time than this.
 const CPU_WAIT_FRACTION_MAX: f64 = 0.5;
+/// Up to so full, and with responses that take so many times as long as alone, waiting for a processor costs nothing to speak of.
+const CPU_FRACTION_ROOM: f64 = 0.8;
+const INFLATION_UNNOTICED: f64 = 1.1;
 /// In more of the time nothing runs because all wait for a disk.
 const IO_FULL_FRACTION_MAX: f64 = 0.5;
 /// Below this share nobody notices that memory is short: what waits for less, and swaps nothing, reads files anew
@@ -37,6 +40,8 @@ const SATURATED_TIMES_MIN: f64 = 2.0;
 const HELD_US_MAX: f64 = 1_000_000.0;
 /// Fewer connections that wait for an answer may be met by chance.
 const WAITING_MIN: f64 = 3.0;
+/// The same where nobody counts requests: they were looked at once or twice.
+const WAITING_UNCOUNTED_MIN: f64 = 6.0;
 const WORKED_ON_FRACTION_MIN: f64 = 0.5;
 /// Of responses that take long nobody knows whether they would take as long alone, nor where the time goes.
 const CONFIDENCE_UNEXPLAINED: f64 = 0.5;
@@ -101,7 +106,7 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
     let processors_have_room = (busy < CPU_FRACTION_MAX
         || waits.is_some_and(|wait| wait < CPU_WAIT_FRACTION_MAX))
-        && somebody_waits.is_none_or(|wait| wait < CPU_WAIT_FRACTION_MAX)
+        && (somebody_waits.is_none_or(|wait| wait < CPU_WAIT_FRACTION_MAX) || waits_cost_nothing(facts))
         && !processors::are_short(facts);
     (processors_have_room || usable.is_some_and(|usable| processors::are_others_short(facts, usable)))
         && noticed_queue(facts).is_none()
@@ -116,6 +121,13 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
             .is_none_or(|full| full <= IO_FULL_FRACTION_MAX)
         && crate::limits::memory_exhausted::finding::check(facts).is_none()
         && (is_below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) || has_no_queue(facts))
+}
+
+/// Whether responses take no longer than that of a request alone: many short tasks at a core that has room wait for each other now
+/// and then, and nobody notices. Of which cores the service may use must be known.
+fn waits_cost_nothing(facts: &Facts) -> bool {
+    facts.value(FactId::usable_busy_fraction).is_some_and(|busy| busy <= CPU_FRACTION_ROOM)
+        && facts.value(FactId::response_time_inflation).is_some_and(|times| times <= INFLATION_UNNOTICED)
 }
 
 /// The share of time in which nothing runs for lack of memory, or of a disk. In the machine's figure any program shows that alone
@@ -195,7 +207,7 @@ fn answers_late(facts: &Facts) -> bool {
     match facts.ended_per_s() {
         Some(per_s) => waiting / per_s * 1e6 > HELD_US_MAX,
         // Where nobody counts requests, nobody knows how long it is: but most of them should be worked on.
-        None => worked_on_behind(facts) < WORKED_ON_FRACTION_MIN * waiting,
+        None => waiting >= WAITING_UNCOUNTED_MIN && worked_on_behind(facts) < WORKED_ON_FRACTION_MIN * waiting,
     }
 }
 
@@ -429,6 +441,23 @@ mod tests {
             let mut facts = facts(&values, &[]);
             facts.loaded = loaded;
             assert_eq!(check(&facts).is_some(), healthy, "{changed:?} {loaded}");
+        }
+    }
+
+    #[test]
+    fn tasks_that_wait_for_each_other_at_a_core_with_room_are_no_limit() {
+        let waits = (FactId::pressure_group_cpu_some_fraction, 0.6);
+        for (busy, times, healthy) in
+            [(0.7, 1.04, true), (0.9, 1.04, false), (0.7, 1.4, false)]
+        {
+            let load = [
+                waits,
+                (FactId::usable_busy_fraction, busy),
+                (FactId::response_time_alone_us, 96_000.0),
+                (FactId::response_time_inflation, times),
+            ];
+            let found = check(&facts(&[&HEALTHY[..], &load].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "{busy} {times}");
         }
     }
 
