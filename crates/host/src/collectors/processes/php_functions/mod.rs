@@ -1,4 +1,4 @@
-//! What the processes of PHP do: the functions that they were in at 25 moments of each second, at work or waiting.
+//! What the processes of PHP do: the functions that they were in at 20 moments of each second, at work or waiting.
 //!
 //! Facts: see `frames.rs` and `memory.rs`; phpspy shows the same. Nothing is changed in a process and none is stopped: its memory is
 //! read while it goes on, so now and then a moment is not told. What waits in a function (for a database, another service, a lock)
@@ -17,10 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Moments of a reading, and how far they are apart: a second less what the reading itself takes.
-const MOMENTS: u32 = 25;
-const PAUSE: Duration = Duration::from_millis(36);
-/// Processes that are looked at in a reading, others in the next one: some 10 us of a processor each time.
-const PROCESSES_MAX: usize = 24;
+const MOMENTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(45);
+/// Processes that are looked at in a reading, others in the next one: so many take 19 ms of a core each second in a
+/// build for tests, and less in one for use.
+const PROCESSES_MAX: usize = 16;
 /// Functions that are told of a reading, the others together.
 const PLACES_MAX: usize = 60;
 const OTHERS: &str = "others";
@@ -104,7 +105,7 @@ impl Collector for PhpFunctions {
 
     fn metrics(&self) -> Vec<Metric> {
         let of = |name: &str| {
-            gauge(name, "/proc/PID/mem of PHP", "phpspy -H 25 -p PID | sort | uniq -c | sort -rn")
+            gauge(name, "/proc/PID/mem of PHP", "phpspy -H 20 -p PID | sort | uniq -c | sort -rn")
         };
         [SAMPLES, RUNNING, WAITING].map(of).to_vec()
     }
