@@ -169,11 +169,11 @@ fn holds(one: &Wanted, now: &BTreeMap<String, SettingInForce>, apache: &Apache, 
         && !overrides.any(|placed| differs(&SettingValue::parse(&placed.words().join(" "))))
 }
 
-/// The value that is changed: that of a virtual host of the port, which counts there, else the server's.
+/// The value that is changed: the server's, or that of a virtual host where this one alone differs.
 fn before(one: &Wanted, apache: &Apache, port: u16) -> Option<SettingValue> {
     let of_hosts = super::place::overrides(&apache.evaluation, one.setting, port)
         .map(|placed| SettingValue::parse(&placed.words().join(" ")));
-    let mut all = of_hosts.chain(one.from.clone());
+    let mut all = one.from.clone().into_iter().chain(of_hosts);
     all.find(|value| !same(value, &one.to)).or_else(|| one.from.clone())
 }
 

@@ -173,7 +173,7 @@ fn the_value_that_a_host_has_is_the_one_that_is_changed() {
     if !apache_is_installed() {
         return;
     }
-    for (in_host, from) in [("KeepAliveTimeout 4", 4), ("", 9), ("KeepAliveTimeout 7", 7)] {
+    for (in_host, from) in [("KeepAliveTimeout 4", 4), ("", 9), ("KeepAliveTimeout 7", 9)] {
         let beside = if in_host.ends_with('4') { "KeepAliveTimeout 3" } else { "KeepAliveTimeout 9" };
         let server = serving(in_host, beside, &[]);
         server.start();

@@ -84,11 +84,20 @@ pub(super) fn current_function(memory: &impl Memory, globals: u64, offset: u64) 
     None
 }
 
+/// Whether a text can be the name of a function, a class or a file of scripts. What is read while it changes may be anything, a
+/// secret too: no more than names is told.
+fn is_name(text: &str) -> bool {
+    let allowed =
+        |letter: char| letter.is_ascii_alphanumeric() || "_\\{}:().-@".contains(letter) || !letter.is_ascii();
+    text.chars().all(allowed)
+}
+
 /// The name of a function, with its class; `None` for what stands outside of functions.
 fn function_name(memory: &impl Memory, head: &[u8; FUNCTION_BYTES]) -> Option<String> {
-    let name = string(memory, word_at(head, FUNCTION_NAME))?;
+    let name = string(memory, word_at(head, FUNCTION_NAME)).filter(|name| is_name(name))?;
     let class = Some(word_at(head, FUNCTION_CLASS)).filter(|class| *class != 0);
-    let class = class.and_then(|class| string(memory, word(memory, class + CLASS_NAME)?));
+    let class = class.and_then(|class| string(memory, word(memory, class.checked_add(CLASS_NAME)?)?));
+    let class = class.filter(|class| is_name(class));
     Some(class.map_or(name.clone(), |class| format!("{class}::{name}")))
 }
 
@@ -98,7 +107,7 @@ fn file_name(memory: &impl Memory, function: u64) -> Option<String> {
     memory.read(function + FILES_FROM, &mut bytes).then_some(())?;
     let path = words(&bytes).into_iter().filter_map(|address| string(memory, address));
     let path = path.into_iter().find(|text| text.starts_with('/'))?;
-    path.rsplit('/').next().map(str::to_owned)
+    path.rsplit('/').next().filter(|name| is_name(name)).map(str::to_owned)
 }
 
 /// A string of PHP that may be a name; of a long one its end, as that of a path tells more.
@@ -223,6 +232,19 @@ mod tests {
         made.fill(0x1000 + offset, &[0x5200]);
         let found = current_function(&made, 0x1000, offset);
         assert_eq!(found.as_deref(), Some("Shop::{closure}@page.php;usleep"));
+    }
+
+    // A string that took the place of a name meanwhile.
+    #[test]
+    fn what_is_no_name_is_not_told() {
+        for text in ["s3cret pass", "a=b&token=1", "<p>", "x\"y"] {
+            let mut made = Made::sleeping();
+            let offset = current_frame_offset(&made, 0x1000).unwrap();
+            let text = made.text(0x600, text);
+            made.fill(0x3000 + 8, &[text]);
+            let found = current_function(&made, 0x1000, offset);
+            assert_eq!(found.as_deref(), Some("page.php;usleep"), "only the file is known");
+        }
     }
 
     #[test]

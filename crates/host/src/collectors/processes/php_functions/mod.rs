@@ -25,6 +25,8 @@ const PROCESSES_MAX: usize = 16;
 /// Functions that are told of a reading, the others together.
 const PLACES_MAX: usize = 60;
 const OTHERS: &str = "others";
+/// A function that was met less often in a reading is one of the others: memory is read while it changes.
+const MET_MIN: u64 = 2;
 
 const SAMPLES: &str = "php_functions.samples_count";
 const RUNNING: &str = "php_functions.*.running_count";
@@ -91,7 +93,9 @@ fn bounded(places: Places) -> Places {
     by_count.sort_by_key(|(_, [running, waiting])| std::cmp::Reverse(running + waiting));
     let mut kept = Places::new();
     for (at, (place, counts)) in by_count.into_iter().enumerate() {
-        let place = if at < PLACES_MAX { place } else { OTHERS.to_owned() };
+        // Met once, it may be what stood there for a moment only.
+        let is_told = at < PLACES_MAX && counts[0] + counts[1] >= MET_MIN;
+        let place = if is_told { place } else { OTHERS.to_owned() };
         let sum = kept.entry(place).or_default();
         *sum = [sum[0] + counts[0], sum[1] + counts[1]];
     }
