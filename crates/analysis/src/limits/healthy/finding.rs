@@ -207,7 +207,9 @@ fn answers_late(facts: &Facts) -> bool {
     match facts.ended_per_s() {
         Some(per_s) => waiting / per_s * 1e6 > HELD_US_MAX,
         // Where nobody counts requests, nobody knows how long it is: but most of them should be worked on.
-        None => waiting >= WAITING_UNCOUNTED_MIN && worked_on_behind(facts) < WORKED_ON_FRACTION_MIN * waiting,
+        None => {
+            waiting >= WAITING_UNCOUNTED_MIN && worked_on_behind(facts) < WORKED_ON_FRACTION_MIN * waiting
+        }
     }
 }
 
@@ -447,9 +449,7 @@ mod tests {
     #[test]
     fn tasks_that_wait_for_each_other_at_a_core_with_room_are_no_limit() {
         let waits = (FactId::pressure_group_cpu_some_fraction, 0.6);
-        for (busy, times, healthy) in
-            [(0.7, 1.04, true), (0.9, 1.04, false), (0.7, 1.4, false)]
-        {
+        for (busy, times, healthy) in [(0.7, 1.04, true), (0.9, 1.04, false), (0.7, 1.4, false)] {
             let load = [
                 waits,
                 (FactId::usable_busy_fraction, busy),
