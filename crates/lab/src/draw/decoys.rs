@@ -35,7 +35,7 @@ pub const DECOYS: &[Decoy] = &[
     },
     Decoy {
         words: "connections are kept for a minute where they hold no worker",
-        applies: |server| matches!(server.front, Front::Event | Front::Nginx),
+        applies: |server| !matches!(server.front, Front::Prefork | Front::Worker),
         set: |server| server.settings.keepalive_s = 60,
     },
     Decoy {

@@ -199,7 +199,8 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         id: "log-disk",
         findings: &["log-io"],
-        applies: |server| server.rate() > DISK_LINES,
+        // lighttpd gathers lines for seconds.
+        applies: |server| server.rate() > DISK_LINES && server.front != Front::Lighttpd,
         prepare: |server| {
             server.extras.insert(Extra::SlowDisk);
         },
@@ -262,7 +263,7 @@ pub const FAULTS: &[Fault] = &[
         findings: &["compression"],
         applies: |server| {
             let large = server.files_bytes.iter().any(|bytes| *bytes > 60_000) || server.answer_bytes > 8_000;
-            large && server.is_full()
+            large && server.is_full() && server.front != Front::Lighttpd
         },
         prepare: |server| {
             server.extras.insert(Extra::Compressing);
@@ -390,10 +391,24 @@ pub const FAULTS: &[Fault] = &[
         set: |server, random| {
             let doubled = if server.pages == Pages::Static { 1.0 } else { 2.0 };
             let places = server.demand() * doubled * random.log(0.3, 0.6);
-            server.settings.nginx_connections = (places as u32).max(10);
+            server.settings.front_connections = (places as u32).max(10);
             format!(
                 "worker_connections {} for {:.0} under way",
-                server.settings.nginx_connections,
+                server.settings.front_connections,
+                server.demand()
+            )
+        },
+    },
+    Fault {
+        id: "lighttpd-connections",
+        findings: &["lighttpd-connections-exhausted"],
+        applies: |server| server.front == Front::Lighttpd && waits(server),
+        prepare: nothing,
+        set: |server, random| {
+            server.settings.front_connections = too_few(server, random);
+            format!(
+                "server.max-connections {} for {:.0} under way",
+                server.settings.front_connections,
                 server.demand()
             )
         },
@@ -421,7 +436,8 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         id: "proxy-places",
         findings: &["proxy-pool-exhausted"],
-        applies: |server| waits(server) && server.pages == Pages::Proxy,
+        // lighttpd has no such limit.
+        applies: |server| waits(server) && server.pages == Pages::Proxy && server.front != Front::Lighttpd,
         prepare: nothing,
         set: |server, random| {
             // Apache counts in each of its processes.

@@ -144,7 +144,7 @@ pub fn draw(seed: Seed) -> DrawnServer {
     DrawnServer {
         seed,
         words: server.words(),
-        services: [if server.is_apache() { "Apache" } else { "nginx" }.into(), server.pages.words().into()],
+        services: [server.front.words().into(), server.pages.words().into()],
         load: format!("{} {flags}", urls.join(" ")),
         decoys,
         is_full: server.is_full(),

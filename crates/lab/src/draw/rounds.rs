@@ -1,8 +1,8 @@
 //! The scenario of a server: its description, whose rounds are its states, each typed by hand from the one before, and the files
 //! of its hosts.
 
-use super::render::{PARTNER, PARTNER_PROGRAM, Program, Rendered};
-use super::server::{Extra, Server};
+use super::render::{LIGHTTPD, LIGHTTPD_RESTART, PARTNER, PARTNER_PROGRAM, Program, Rendered};
+use super::server::{Extra, Front, Server};
 use super::shape::{CPUS_FREE, MEMORY_FREE_MB};
 use super::{Seed, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,9 +157,15 @@ fn services(server: &Server, first: &Rendered) -> Vec<Value> {
     if server.has_fpm() {
         services.push(table([("program", "php-fpm".into())]).into());
     }
-    services.push(match server.is_apache() {
-        false => table([("program", "nginx".into())]).into(),
-        true => apache(server),
+    services.push(match server.front {
+        Front::Nginx => table([("program", "nginx".into())]).into(),
+        Front::Lighttpd => table([
+            ("program", "command".into()),
+            ("command", LIGHTTPD.into()),
+            ("ready", server.names.port.to_string().into()),
+        ])
+        .into(),
+        _ => apache(server),
     });
     services
 }
@@ -312,6 +318,9 @@ fn restarts(server: &Server, changed: &[&str]) -> Vec<String> {
              apache2 -k start"
                 .to_owned(),
         );
+    }
+    if is_changed("/etc/lighttpd") {
+        lines.push(LIGHTTPD_RESTART.to_owned());
     }
     if is_changed("/etc/nginx") {
         lines.push("nginx -s stop; while [ -e /run/nginx.pid ]; do sleep 0.1; done; nginx".to_owned());

@@ -14,6 +14,8 @@ pub enum Front {
     Event,
     /// nginx.
     Nginx,
+    /// lighttpd, without TLS and compression.
+    Lighttpd,
 }
 
 /// What makes its pages.
@@ -205,7 +207,7 @@ pub struct Settings {
     pub log_level: &'static str,
     /// Where the access log goes.
     pub log: LogTarget,
-    /// mod_ratelimit, KiB/s of each connection; of nginx limit_rate.
+    /// mod_ratelimit, KiB/s of each connection; limit_rate of nginx, connection.kbytes-per-second of lighttpd.
     pub limit_kib_s: Option<u32>,
     /// nginx: limit_req, requests per second in all.
     pub limit_req: Option<u32>,
@@ -213,8 +215,8 @@ pub struct Settings {
     pub compression: Option<u32>,
     /// nginx: worker_processes; `None` is one for each core.
     pub nginx_workers: Option<u32>,
-    /// nginx: worker_connections.
-    pub nginx_connections: u32,
+    /// nginx: worker_connections; lighttpd: server.max-connections.
+    pub front_connections: u32,
     /// nginx: worker_rlimit_nofile.
     pub nginx_files: Option<u32>,
     /// Connections to the application server that one process may have.
@@ -246,7 +248,7 @@ pub struct Settings {
 impl Server {
     /// Whether the front is Apache.
     pub fn is_apache(&self) -> bool {
-        self.front != Front::Nginx
+        matches!(self.front, Front::Prefork | Front::Worker | Front::Event)
     }
 
     /// Whether pages are PHP.
@@ -326,13 +328,24 @@ impl Server {
             Front::Prefork => "Apache (prefork)",
             Front::Worker => "Apache (worker)",
             Front::Event => "Apache (event)",
-            Front::Nginx => "nginx",
+            _ => self.front.words(),
         };
         let database = self.query.map(|_| "MariaDB");
         let tls = self.tls.then_some("TLS");
         let pinned = self.pinned.then_some("a core of its own");
         let words = [Some(front), Some(self.pages.words()), database, tls, pinned];
         words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Front {
+    /// Its name, as figures are told apart by it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Lighttpd => "lighttpd",
+            _ => "Apache",
+        }
     }
 }
 

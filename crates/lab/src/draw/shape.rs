@@ -12,6 +12,8 @@ const PAGE_NAMES: [&str; 8] = ["view", "list", "item", "search", "show", "entry"
 const PORTS: [u16; 6] = [80, 80, 8080, 8000, 8081, 3080];
 const TLS_PORTS: [u16; 3] = [443, 443, 8443];
 const LOG_FORMATS: [&str; 4] = ["combined", "common", "vhost_combined", "timed"];
+/// The share of servers with lighttpd.
+const LIGHTTPD_FRACTION: f64 = 0.12;
 /// A link that nothing fills.
 pub const MBIT_FREE: u32 = 4000;
 /// Memory that no server here uses up, MB.
@@ -22,9 +24,11 @@ pub const CPUS_FREE: f64 = 16.0;
 /// A server.
 pub fn server(random: &mut Random) -> Server {
     let front = random.one(&[Front::Prefork, Front::Worker, Front::Event, Front::Nginx]);
+    let front = if random.chance(LIGHTTPD_FRACTION) { Front::Lighttpd } else { front };
     let pages = pages(random, front);
-    let tls = random.chance(0.3);
-    let pinned = random.chance(0.65);
+    let tls = random.chance(0.3) && front != Front::Lighttpd;
+    // It has one process, which alone cannot fill several cores.
+    let pinned = random.chance(0.65) || front == Front::Lighttpd;
     let is_php = matches!(pages, Pages::ModPhp | Pages::FpmUnix | Pages::FpmTcp);
     let query =
         (is_php && random.chance(0.45)).then(|| random.one(&[Query::Item, Query::Item, Query::Number]));
@@ -80,7 +84,7 @@ fn pages(random: &mut Random, front: Front) -> Pages {
             Pages::Proxy,
             Pages::Proxy,
         ]),
-        Front::Nginx => {
+        Front::Nginx | Front::Lighttpd => {
             random.one(&[Pages::Static, Pages::FpmUnix, Pages::FpmTcp, Pages::Proxy, Pages::Proxy])
         }
     }
@@ -135,7 +139,7 @@ fn settings(random: &mut Random) -> Settings {
         limit_req: None,
         compression: None,
         nginx_workers: None,
-        nginx_connections: random.one(&[1024, 2048, 4096]),
+        front_connections: random.one(&[1024, 2048, 4096]),
         nginx_files: None,
         proxy_places: None,
         children: 0,

@@ -88,7 +88,7 @@ pub fn mpm(server: &Server) -> &'static str {
     match server.front {
         Front::Worker => "worker",
         Front::Prefork => "prefork",
-        Front::Event | Front::Nginx => "event",
+        _ => "event",
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod apache;
 mod database;
+mod lighttpd;
 mod load;
 mod nginx;
 mod php;
@@ -12,6 +13,7 @@ use super::server::{Extra, Front, Server};
 use std::collections::BTreeMap;
 
 pub use apache::{modules, mpm};
+pub use lighttpd::{COMMAND as LIGHTTPD, RESTART as LIGHTTPD_RESTART};
 pub use load::{flags, urls};
 pub use programs::{APPLICATION as PARTNER_PROGRAM, PARTNER};
 
@@ -63,6 +65,7 @@ pub fn render(server: &Server) -> Rendered {
     };
     match server.front {
         Front::Nginx => nginx::render(server, &mut rendered),
+        Front::Lighttpd => lighttpd::render(server, &mut rendered),
         _ => apache::render(server, &mut rendered),
     }
     site::render(server, &mut rendered);

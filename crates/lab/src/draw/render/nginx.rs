@@ -39,7 +39,7 @@ fn main(server: &Server) -> String {
          sendfile on;\n    include /etc/nginx/mime.types;\n    default_type application/octet-stream;\n    \
          log_format site {format};\n    access_log {target} site;\n    keepalive_timeout {};\n    {compression}\n{zone}    \
          include /etc/nginx/conf.d/*.conf;\n}}\n",
-        settings.nginx_connections, settings.keepalive_s
+        settings.front_connections, settings.keepalive_s
     )
 }
 
