@@ -6,8 +6,8 @@ use webdyno_model::topology::Topology;
 
 /// The addresses that a service hands requests over to, and whether by FastCGI.
 pub(crate) fn targets_of(service: &ServiceSnapshot) -> Vec<(String, bool)> {
-    let mut found: Vec<_> =
-        forwarding_settings(service).flat_map(|setting| addresses(&setting.value)).collect();
+    let of_apache = forwarding_settings(service).flat_map(|setting| addresses(&setting.value));
+    let mut found: Vec<_> = of_apache.chain(passes(service)).collect();
     found.sort();
     found.dedup();
     found
@@ -43,6 +43,11 @@ pub(crate) fn leads_to_pool(service: &ServiceSnapshot, topology: &Topology, inst
     let is_met = |pool: &Endpoint| is_behind(service, Some(topology), &pool.address);
     let is_linked = || topology.links.iter().any(|link| link.to_pid == Some(fpm.pid));
     is_met(pool) || (is_linked() && !fpm.endpoints.iter().any(is_met))
+}
+
+/// Whether it could not be seen which programs are behind the service: any other may be.
+pub(crate) fn are_unseen(topology: Option<&Topology>) -> bool {
+    topology.is_some_and(|topology| topology.missing.iter().any(|missing| missing.signal == "topology"))
 }
 
 /// The programs behind the service as the collectors name them: further ones of a program have a number (`unknown_2`).
@@ -88,6 +93,37 @@ pub(crate) fn forwarding_settings(service: &ServiceSnapshot) -> impl Iterator<It
     service.scoped.iter().filter(|setting| SETTINGS.contains(&setting.setting.as_str()))
 }
 
+/// Where nginx passes requests on, and lighttpd: the servers of an upstream in the place of its name.
+fn passes(service: &ServiceSnapshot) -> impl Iterator<Item = (String, bool)> {
+    let is_pass = |one: &&ScopedSetting| ["_pass", ".server"].iter().any(|end| one.setting.ends_with(end));
+    service.scoped.iter().filter(is_pass).flat_map(|one| {
+        let is_fastcgi = one.setting.starts_with("fastcgi");
+        let name = one.value.rsplit_once(':').map_or(one.value.as_str(), |(name, _)| name);
+        let of_upstream: Vec<String> = members(service, name).collect();
+        let all = if of_upstream.is_empty() { vec![one.value.clone()] } else { of_upstream };
+        all.into_iter().map(move |address| (address, is_fastcgi))
+    })
+}
+
+/// The upstream of nginx that a server is a member of.
+pub(crate) fn upstream_of(one: &ScopedSetting) -> Option<String> {
+    let scope = one.scope.last().filter(|_| one.setting == "server")?.to_string();
+    scope.strip_prefix("upstream ").map(str::to_owned)
+}
+
+/// The addresses of an upstream.
+pub(crate) fn members<'a>(
+    service: &'a ServiceSnapshot,
+    upstream: &'a str,
+) -> impl Iterator<Item = String> + 'a {
+    let of_it = service.scoped.iter().filter(move |one| upstream_of(one).as_deref() == Some(upstream));
+    of_it.filter_map(|one| one.value.split_whitespace().next()).map(|address| {
+        let has_port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let is_whole = has_port || address.starts_with("unix:");
+        if is_whole { address.to_owned() } else { format!("{address}:80") }
+    })
+}
+
 /// The addresses in a value: `unix:/run/x.sock|fcgi://localhost`, `/app http://10.0.0.2:8080/app retry=0`.
 pub(crate) fn addresses(value: &str) -> Vec<(String, bool)> {
     let words = value.split_whitespace().map(|word| word.trim_start_matches("proxy:"));
@@ -121,6 +157,36 @@ mod tests {
             let found: Vec<_> = found.iter().map(|(at, is)| (at.as_str(), *is)).collect();
             assert_eq!(found, expected, "{value}");
         }
+    }
+
+    #[test]
+    fn what_nginx_passes_to_an_upstream_goes_to_its_servers() {
+        let set = |setting: &str, value: &str, scope: &str| ScopedSetting {
+            setting: setting.into(),
+            value: value.into(),
+            scope: vec![scope.into()],
+            ..ScopedSetting::default()
+        };
+        let service = ServiceSnapshot {
+            scoped: vec![
+                set("server", "10.0.0.2 weight=2", "upstream app"),
+                set("server", "unix:/run/app.sock", "upstream app"),
+                set("proxy_pass", "app:80", "location /"),
+                set("fastcgi_pass", "127.0.0.1:9000", "location ~ \\.php$"),
+                set("fastcgi_pass", "unix:/run/x.sock", "location /x"),
+                set("listen", "80", "server a"),
+            ],
+            ..ServiceSnapshot::default()
+        };
+        let found = targets_of(&service);
+        let found: Vec<_> = found.iter().map(|(at, is)| (at.as_str(), *is)).collect();
+        let expected = [
+            ("10.0.0.2:80", false),
+            ("127.0.0.1:9000", true),
+            ("unix:/run/app.sock", false),
+            ("unix:/run/x.sock", true),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::manual_remedy::manual;
 use crate::resources::setting_source;
+use crate::settings::backends::{members, upstream_of};
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::Remedy;
-use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 
 pub(super) const NGINX: &str = "nginx";
@@ -77,21 +78,6 @@ fn workers(facts: &Facts) -> f64 {
     configured.filter(|count| *count >= 1.0).unwrap_or(1.0)
 }
 
-/// The upstream that a server is a member of.
-fn upstream_of(one: &ScopedSetting) -> Option<String> {
-    let scope = one.scope.last().filter(|_| one.setting == "server")?.to_string();
-    scope.strip_prefix("upstream ").map(str::to_owned)
-}
-
-/// The addresses of an upstream.
-fn members<'a>(service: &'a ServiceSnapshot, upstream: &'a str) -> impl Iterator<Item = String> + 'a {
-    let of_it = service.scoped.iter().filter(move |one| upstream_of(one).as_deref() == Some(upstream));
-    of_it.filter_map(|one| one.value.split_whitespace().next()).map(|address| {
-        let has_port = address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        if has_port { address.to_owned() } else { format!("{address}:80") }
-    })
-}
-
 /// The upstreams that requests are passed to by this directive; the snapshot tells the address of such a pass with a port.
 fn upstreams(service: &ServiceSnapshot, by: &str) -> Vec<String> {
     let passes = || service.scoped.iter().filter(|one| one.setting == by);
@@ -108,6 +94,7 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
     use crate::resources::php_fpm::tests::add_fpm_backend;
+    use webdyno_model::service::ScopedSetting;
 
     fn scoped(setting: &str, value: &str, scope: &str) -> ScopedSetting {
         ScopedSetting {

@@ -169,13 +169,13 @@ pub(crate) mod tests {
             check(&facts)
         };
         let finding = outside("unix:/run/x.sock|fcgi://localhost", None).unwrap();
-        assert_eq!(finding.confidence, 0.75);
+        assert_eq!(finding.confidence, 0.5);
         assert!(finding.summary.contains("busy at unix:/run/x.sock"), "{}", finding.summary);
         assert!(outside("unix:/run/x.sock|http://localhost", None).is_none());
         // Its files can be read where its processes cannot.
         let finding = outside("unix:/run/x.sock|fcgi://localhost", Some("5")).unwrap();
         assert!(finding.summary.contains("All 5 PHP-FPM children (pm.max_children)"), "{}", finding.summary);
-        assert_eq!(finding.remedies[0].from, Some(SettingValue::Integer(5)));
+        assert_eq!((finding.confidence, &finding.remedies[0].from), (0.75, &Some(SettingValue::Integer(5))));
     }
 
     #[test]

@@ -13,6 +13,9 @@ const ACTIVE_FRACTION_MIN: f64 = 0.9;
 /// A pool that still grows has not reached its limit. It may end an idle process now and then.
 const QUEUED_FRACTION_MIN: f64 = 0.5;
 
+const CONFIDENCE_OF_SOCKET: f64 = 0.75;
+const CONFIDENCE_OF_SOCKET_ALONE: f64 = 0.5;
+
 /// A pool that is full.
 pub(crate) struct FullPool<'a> {
     pub(crate) name: &'a str,
@@ -93,7 +96,9 @@ impl<'a> FullPool<'a> {
         let pool = setting_source::pool_at(facts, name);
         let limit = pool.as_ref().and_then(|pool| limit_of(facts, pool));
         let (processes, set_as) = (limit.or(processes), pool.unwrap_or_default());
-        let (confidence, reported, is_address) = (0.75, false, true);
+        // More children may be allowed, and just not be started yet.
+        let confidence = if limit.is_some() { CONFIDENCE_OF_SOCKET } else { CONFIDENCE_OF_SOCKET_ALONE };
+        let (reported, is_address) = (false, true);
         let found =
             Self { name, set_as, queue, processes, limit, confidence, is_reported: reported, is_address };
         (queue >= 1.0 && is_noticed && waits).then_some(found)

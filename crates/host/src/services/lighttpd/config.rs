@@ -187,20 +187,29 @@ impl Config {
         SETTINGS.iter().filter_map(setting).collect()
     }
 
-    /// The values that hold under a condition.
+    /// The values that hold under a condition, and the addresses that requests are passed to, wherever that holds.
     pub fn scoped(&self) -> Vec<ScopedSetting> {
         let known =
             |placed: &&Placed| SETTINGS.iter().any(|(key, _)| *key == placed.key) && !placed.scope.is_empty();
-        let scoped = |placed: &Placed| {
-            Some(ScopedSetting {
-                setting: placed.key.clone(),
-                value: placed.value.plain()?,
-                scope: placed.scope.iter().map(|label| label.as_str().into()).collect(),
-                file: Some(placed.file.clone()),
-                line: Some(placed.line),
-            })
+        let scoped = |(placed, value): (&Placed, String)| ScopedSetting {
+            setting: placed.key.clone(),
+            value,
+            scope: placed.scope.iter().map(|label| label.as_str().into()).collect(),
+            file: Some(placed.file.clone()),
+            line: Some(placed.line),
         };
-        self.values.iter().filter(known).filter_map(scoped).take(SCOPED_MAX).collect()
+        let values =
+            self.values.iter().filter(known).filter_map(|placed| Some((placed, placed.value.plain()?)));
+        let passes = self.passes().flat_map(|placed| {
+            let mut addresses = vec![];
+            gather(&placed.value, &mut addresses);
+            addresses.into_iter().map(move |address| (placed, address))
+        });
+        values.chain(passes).map(scoped).take(SCOPED_MAX).collect()
+    }
+
+    fn passes(&self) -> impl Iterator<Item = &Placed> {
+        self.values.iter().filter(|placed| PASSES.contains(&placed.key.as_str()))
     }
 
     /// Where it listens: the port, and the sockets of conditions.
@@ -270,9 +279,7 @@ impl Config {
     /// The addresses that requests are passed to.
     pub fn backends(&self) -> Vec<String> {
         let mut backends = vec![];
-        for placed in self.values.iter().filter(|placed| PASSES.contains(&placed.key.as_str())) {
-            gather(&placed.value, &mut backends);
-        }
+        self.passes().for_each(|placed| gather(&placed.value, &mut backends));
         backends.sort();
         backends.dedup();
         backends.truncate(SCOPED_MAX);
@@ -334,6 +341,10 @@ mod tests {
             (scoped[0].scope[0].to_string().as_str(), scoped[0].line),
             ("$HTTP[\"host\"] == \"a.org\"", Some(8))
         );
+        let passes = scoped.iter().filter(|one| one.setting.ends_with(".server"));
+        let passes: Vec<_> = passes.map(|one| (one.setting.as_str(), one.value.as_str())).collect();
+        let to_proxy = [("proxy.server", "10.0.0.1:81"), ("proxy.server", "127.0.0.1:80")];
+        assert_eq!(passes, [&[("fastcgi.server", "unix:/run/php.sock")][..], &to_proxy].concat());
         assert_eq!(config.backends(), ["10.0.0.1:81", "127.0.0.1:80", "unix:/run/php.sock"]);
         assert_eq!(config.listens(), ["0.0.0.0:8080", "0.0.0.0:8443"]);
         assert_eq!(config.modules(), ["mod_access", "mod_fastcgi", "mod_status"]);
