@@ -53,8 +53,8 @@ fn limit(facts: &Facts) -> Option<f64> {
     super::remedy::limit_of_user(facts, of_all).or(of_all)
 }
 
-const CITED: [FactId; 15] = fact_ids! {
-    db_connections_failed_per_s, db_connections_refused, db_own_connections_refused, db_connections_limit,
+const CITED: [FactId; 16] = fact_ids! {
+    db_clients_max, db_connections_failed_per_s, db_connections_refused, db_own_connections_refused, db_connections_limit,
     db_connections_used_max, db_connections_max, db_connections_per_s, db_refusals_logged,
     db_refusals_logged_per_s, failed_fraction, server_error_fraction, server_errors_answered_per_s,
     answers_logged_per_s, rate, ended_per_s,
@@ -126,7 +126,7 @@ fn proof(facts: &Facts) -> Option<ConnectionProof> {
         (Some(rate), _) => format!("{} connection attempts fail per second", format_number(rate)),
         (None, Some(rate)) => format!("logged {} times per second", format_number(rate)),
         (None, None) if own => "webdyno's own connection was refused, too".to_owned(),
-        (None, None) => return None,
+        (None, None) => return proof_in_sockets(facts),
     };
     let confidence = match (inside, logged.is_some() || own) {
         (Some(_), true) => 0.95,
@@ -136,6 +136,27 @@ fn proof(facts: &Facts) -> Option<ConnectionProof> {
     };
     Some(ConnectionProof { words, confidence })
 }
+
+/// Who is not let in sees that as many clients are connected as are allowed, and that good answers are missing: those that are
+/// refused are connected, too, until they are told.
+fn proof_in_sockets(facts: &Facts) -> Option<ConnectionProof> {
+    let is_let_in = facts.value(FactId::db_connections_used_max).is_some();
+    let (clients, limit) = facts.value(FactId::db_clients_max).zip(limit(facts))?;
+    let errors = facts.value(FactId::server_error_fraction).or_else(|| failed_by_log(facts))?;
+    let is_full = !is_let_in && clients >= limit && errors >= SERVER_ERRORS_MIN;
+    is_full.then(|| ConnectionProof {
+        words: format!(
+            "{} clients are connected to its sockets, and it allows {}",
+            format_number(clients),
+            format_number(limit)
+        ),
+        confidence: CONFIDENCE_BY_SOCKETS,
+    })
+}
+
+/// Fewer errors of the server may have any cause; and the cause of so many is not seen.
+const SERVER_ERRORS_MIN: f64 = 0.1;
+const CONFIDENCE_BY_SOCKETS: f64 = 0.7;
 
 /// How many connections fail per second, while as many are connected as are allowed. Others fail for a wrong password.
 fn refused_per_s(facts: &Facts) -> Option<f64> {
@@ -189,6 +210,27 @@ pub(crate) mod tests {
         ] {
             let found = check(&facts(&merged(&changes), &[])).map(|finding| finding.confidence);
             assert_eq!(found, sure, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_not_let_in_sees_full_sockets_and_errors() {
+        for (clients, errors, used, confidence) in [
+            (12.0, 0.5, f64::NAN, Some(0.7)),
+            (11.0, 0.5, f64::NAN, None),
+            (12.0, 0.02, f64::NAN, None),
+            (12.0, 0.5, 5.0, None),
+        ] {
+            let observed = [
+                (FactId::db_clients_max, clients),
+                (FactId::server_error_fraction, errors),
+                (FactId::failed_fraction, errors),
+                (FactId::db_connections_limit, 12.0),
+                (FactId::db_connections_used_max, used),
+            ];
+            let known: Vec<_> = observed.into_iter().filter(|(_, value)| value.is_finite()).collect();
+            let found = check(&facts(&known, &[])).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{clients} {errors} {used}");
         }
     }
 

@@ -7,7 +7,8 @@
 //! ## How it is recognised
 //! From inside: connections fail (`Connection_errors_max_connections`, `Aborted_connects`) while as many are connected as are
 //! allowed. From outside: the site's log has `Too many connections` (or `max_user_connections`, the limit of one user), or the
-//! database refuses webdyno's own connection for the same reason. And successful responses are missing: by their status, or by
+//! database refuses webdyno's own connection for the same reason, or as many clients are connected to its sockets as it allows,
+//! which also who is not let in sees. And successful responses are missing: by their status, or by
 //! as many requests as connections were refused, since pages that catch the error often say "come again" with status 200.
 //!
 //! ## What to do
@@ -32,7 +33,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         ahead_database_attempts_per_s, ahead_database_connected_ci95_fraction, ahead_database_connected_mean,
-        ahead_database_limit, answers_logged_per_s, db_connection_memory_bytes, db_connections_failed_per_s,
+        ahead_database_limit, answers_logged_per_s, db_clients_max, db_connection_memory_bytes, db_connections_failed_per_s,
         db_connections_limit, db_connections_max, db_connections_per_s, db_connections_refused,
         db_connections_used_max, db_own_connections_refused, db_refusals_logged, db_refusals_logged_per_s,
         ended_per_s, failed_fraction, fpm_processes_max, offered_rate, rate,

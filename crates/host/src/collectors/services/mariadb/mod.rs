@@ -22,6 +22,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use webdyno_model::service::ServiceSnapshot;
 
+mod clients;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -243,6 +244,11 @@ impl Collector for Mariadb {
                 "ps -o rss= -p PID | awk '{print $1*1024}'",
             ),
             gauge(
+                "mariadb.clients_count",
+                "/proc/PID/net/unix and tcp of the database",
+                "grep -c ' 03 .*mysqld.sock' /proc/PID/net/unix",
+            ),
+            gauge(
                 "mariadb.lock_waiting_count",
                 "SHOW PROCESSLIST",
                 "mariadb DATABASE -Ne 'SHOW PROCESSLIST' | cut -f7 | grep -cE '^(Waiting for.*lock|User lock)$'",
@@ -282,7 +288,11 @@ impl Collector for Mariadb {
         }
         // Who listens at its socket by now is another one, with totals of its own.
         match self.process(service.pid, &mut reading) {
-            true => self.query_or_report(target, service, &mut reading),
+            true => {
+                let clients = clients::count(service).map(|count| count as f64);
+                reading.push_some("mariadb.clients_count", clients);
+                self.query_or_report(target, service, &mut reading);
+            }
             false => self.conn = None,
         }
         reading.push("mariadb.refused_count", self.refused_count as f64);

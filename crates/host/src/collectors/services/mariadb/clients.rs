@@ -1,0 +1,72 @@
+//! Clients that are connected to a database, by the sockets of its network namespace: who is not let in sees them, too.
+//!
+//! Facts: proc_pid_net(5), `unix_seq_show` of net/unix/af_unix.c (a socket that was accepted has its listener's path, and the state
+//! 3), Documentation/networking/proc_net_tcp.rst (the state 1 is ESTABLISHED).
+
+use crate::os::procfs;
+use std::net::SocketAddr;
+use webdyno_model::service::ServiceSnapshot;
+
+/// How many there are, on all sockets that it listens on; `None` where these cannot be read.
+pub fn count(service: &ServiceSnapshot) -> Option<u64> {
+    let table = |name: &str| procfs::read_text(format!("/proc/{}/net/{name}", service.pid)).ok();
+    let of = |address: &str| match address.strip_prefix("unix:") {
+        Some(path) => table("unix").map(|text| on_path(&text, path)),
+        None => {
+            let port = address.parse::<SocketAddr>().ok()?.port();
+            // A kernel without IPv6 has no tcp6.
+            let six = table("tcp6").map_or(0, |text| on_port(&text, port));
+            table("tcp").map(|text| on_port(&text, port) + six)
+        }
+    };
+    let known = service.endpoints.iter().map(|endpoint| of(&endpoint.address));
+    known.collect::<Option<Vec<u64>>>().filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
+}
+
+fn on_path(text: &str, path: &str) -> u64 {
+    let is_accepted = |line: &&str| {
+        let mut fields = line.split_ascii_whitespace().skip(5);
+        fields.next() == Some("03") && fields.nth(1) == Some(path)
+    };
+    text.lines().skip(1).filter(is_accepted).count() as u64
+}
+
+fn on_port(text: &str, port: u16) -> u64 {
+    let ending = format!(":{port:04X}");
+    let is_established = |line: &&str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        fields.next().is_some_and(|local| local.ends_with(&ending)) && fields.nth(1) == Some("01")
+    };
+    text.lines().skip(1).filter(is_established).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use webdyno_model::service::Endpoint;
+
+    #[test]
+    fn those_are_counted_that_were_accepted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db.sock");
+        let (unix, tcp) = (UnixListener::bind(&path).unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let address = tcp.local_addr().unwrap();
+        let endpoint = |address: String| Endpoint { name: "server".into(), address, path: None };
+        let mut service = ServiceSnapshot {
+            pid: std::process::id(),
+            endpoints: vec![endpoint(format!("unix:{}", path.display())), endpoint(address.to_string())],
+            ..ServiceSnapshot::default()
+        };
+        assert_eq!(count(&service), Some(0));
+        let local: Vec<_> = (0..3).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        assert_eq!(count(&service), Some(0), "they wait to be accepted");
+        let accepted: Vec<_> = local.iter().map(|_| unix.accept().unwrap()).collect();
+        let client = TcpStream::connect(address).unwrap();
+        assert_eq!(count(&service), Some(4));
+        drop((local, accepted, client));
+        service.pid = u32::MAX;
+        assert_eq!(count(&service), None);
+    }
+}
