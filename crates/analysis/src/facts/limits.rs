@@ -19,6 +19,8 @@ fact_table! {
     (nginx_open_files_messages, "messages", "nginx_log.too_many_open_files.messages_count", Derivation::Rise),
     (nginx_connections_messages, "messages", "nginx_log.connections_exhausted.messages_count", Derivation::Rise),
     (nginx_no_port_messages, "messages", "nginx_log.cannot_assign_address.messages_count", Derivation::Rise),
+    (nginx_backend_refused_messages, "messages", "nginx_log.backend_refused.messages_count", Derivation::Rise),
+    (nginx_backend_absent_messages, "messages", "nginx_log.backend_absent.messages_count", Derivation::Rise),
     (nginx_no_upstream_messages, "messages", "nginx_log.no_live_upstreams.messages_count", Derivation::Rise),
     (nginx_workers_mean, "workers", "nginx_workers.all_count", Derivation::Mean),
     (nginx_workers_logging_mean, "workers", "nginx_workers.logging_count", Derivation::Mean),

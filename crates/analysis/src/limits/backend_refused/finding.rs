@@ -32,7 +32,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         true => answered?,
         false => by_log().filter(|_| is_logged)?,
     };
-    let refused = facts.value(FactId::connections_refused_logged).is_some_and(|times| times >= 1.0);
+    let refused = [FactId::connections_refused_logged, FactId::nginx_backend_refused_messages]
+        .into_iter()
+        .any(|name| facts.value(name).is_some_and(|times| times >= 1.0));
     let targets = targets(facts, refused);
     let at = if targets.is_empty() { String::new() } else { format!(" at {}", targets.join(" or ")) };
     let how = match (is_logged, refused) {
@@ -117,11 +119,13 @@ fn has_known_cause(facts: &Facts, logged: f64) -> bool {
     own >= 1.0 && own >= 0.5 * logged
 }
 
-const LOGGED: [FactId; 4] = fact_ids! {
+const LOGGED: [FactId; 6] = fact_ids! {
+    nginx_backend_refused_messages, nginx_backend_absent_messages,
     backend_unreachable_logged, backend_connections_failed_logged, backend_dispatch_failed_logged,
     proxy_connections_failed_logged,
 };
-const CITED: [FactId; 12] = fact_ids! {
+const CITED: [FactId; 14] = fact_ids! {
+    nginx_backend_refused_messages, nginx_backend_absent_messages,
     backend_unreachable_logged, backend_connections_failed_logged, backend_dispatch_failed_logged,
     proxy_connections_failed_logged, connections_refused_logged, no_address_logged, no_descriptors_logged,
     bad_gateway_fraction, failed_fraction, server_errors_answered_per_s, rate, ended_per_s,
@@ -214,6 +218,20 @@ mod tests {
         }
         let two = with(&["127.0.0.1:9001", "127.0.0.1:9002"]);
         assert_eq!((two.to, two.from), (None, Some(SettingValue::Text("fcgi://127.0.0.1:9000".into()))));
+    }
+
+    #[test]
+    fn nginx_tells_it_in_its_own_words() {
+        for message in [FactId::nginx_backend_refused_messages, FactId::nginx_backend_absent_messages] {
+            let values = [
+                (message, 300.0),
+                (FactId::server_errors_answered_per_s, 30.0),
+                (FactId::answers_logged_per_s, 30.0),
+            ];
+            let mut facts = facts(&values, &[]);
+            facts.loaded = false;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), Some(0.92), "{message}");
+        }
     }
 
     #[test]

@@ -28,7 +28,8 @@ pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         answers_logged_per_s, backend_connections_failed_logged, backend_dispatch_failed_logged,
         backend_unreachable_logged, bad_gateway_fraction, connections_refused_logged, ended_per_s,
-        failed_fraction, no_address_logged, no_descriptors_logged, proxy_connections_failed_logged, rate,
+        failed_fraction, nginx_backend_absent_messages, nginx_backend_refused_messages, no_address_logged,
+        no_descriptors_logged, proxy_connections_failed_logged, rate,
         server_errors_answered_per_s,
     }],
     gain: Some(LimitGain::Failures),

@@ -3,7 +3,7 @@
 //! Facts: src/core/ngx_connection.c, src/event/ngx_event_accept.c and src/event/ngx_event_connect.c of nginx 1.27: `N
 //! worker_connections are not enough`, `accept4() failed (24: Too many open files)` and `connect() to ADDRESS failed (99: Cannot
 //! assign requested address)`, all at a level that no `error_log` hides but `alert` and `emerg`; src/http/ngx_http_upstream.c: `no
-//! live upstreams`, at the level `error`. Only counts are kept.
+//! live upstreams`, at the level `error`, as `connect() to ADDRESS failed` for a backend that is not there. Only counts are kept.
 
 use crate::collectors::{Collector, Metric, Reading, Target, counter};
 use crate::logs::followed::{Event, FollowedLogs};
@@ -14,7 +14,7 @@ use webdyno_model::service::LogKind;
 const READING_BYTES_MAX: u64 = 1 << 20;
 
 /// What is counted: the metric, and the words of nginx.
-const MESSAGES: [(&str, &str); 4] = [
+const MESSAGES: [(&str, &str); 6] = [
     ("nginx_log.connections_exhausted.messages_count", "worker_connections are not enough"),
     ("nginx_log.too_many_open_files.messages_count", "(24: Too many open files)"),
     (
@@ -22,6 +22,14 @@ const MESSAGES: [(&str, &str); 4] = [
         "failed (99: Cannot assign requested address) while connecting to upstream",
     ),
     ("nginx_log.no_live_upstreams.messages_count", "no live upstreams while connecting to upstream"),
+    (
+        "nginx_log.backend_refused.messages_count",
+        "failed (111: Connection refused) while connecting to upstream",
+    ),
+    (
+        "nginx_log.backend_absent.messages_count",
+        "failed (2: No such file or directory) while connecting to upstream",
+    ),
 ];
 
 /// The collector.
@@ -116,6 +124,14 @@ mod tests {
             (
                 "2026/11/23 10:00:00 [error] 7#7: *9 no live upstreams while connecting to upstream, client: 10.1.0.1, server: x",
                 Some(3),
+            ),
+            (
+                "2026/11/23 10:00:00 [error] 7#7: *9 connect() failed (111: Connection refused) while connecting to upstream, client: 10.1.0.1, server: x",
+                Some(4),
+            ),
+            (
+                "2026/11/23 10:00:00 [crit] 7#7: *9 connect() to unix:/run/x.sock failed (2: No such file or directory) while connecting to upstream, client: 10.1.0.1",
+                Some(5),
             ),
             ("", None),
         ] {
