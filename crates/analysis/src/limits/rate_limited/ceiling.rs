@@ -33,12 +33,12 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
 }
 
 /// Whether it is set for all that is asked.
-fn is_of_all(service: &ServiceSnapshot) -> bool {
+pub(super) fn is_of_all(service: &ServiceSnapshot) -> bool {
     let set = service.scoped.iter().filter(|one| one.setting == "limit_req");
     set.flat_map(|one| &one.scope).all(|scope| !scope.to_string().to_lowercase().starts_with("location"))
 }
 
-fn is_of_address(service: &ServiceSnapshot) -> bool {
+pub(super) fn is_of_address(service: &ServiceSnapshot) -> bool {
     let zones = service.scoped.iter().filter(|one| one.setting == "limit_req_zone");
     zones.map(|one| one.value.as_str()).any(|zone| zone.contains("remote_addr") || zone.contains("forwarded"))
 }

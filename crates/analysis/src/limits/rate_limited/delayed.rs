@@ -3,6 +3,7 @@
 //! Facts: ngx_http_limit_req_module. Of a burst each request is held until its turn at the zone's rate has come, unless `nodelay`
 //! says so or `delay=N` lets the first N pass; the log tells it at a level that `error_log` hides by default.
 
+use super::ceiling::{is_of_address, is_of_all};
 use super::finding::RISK;
 use super::rejected::{configured_rate, value};
 use crate::facts::{FactId, Facts, fact_ids};
@@ -24,6 +25,8 @@ const CONFIDENCE: f64 = 0.9;
 /// What is counted with the requests that were given up does not show whether it is even.
 const CONFIDENCE_GIVEN_UP: f64 = 0.75;
 const CONFIDENCE_WATCHED: f64 = 0.6;
+/// The rate of a part of the site, or of each client, is not that of the server.
+const CONFIDENCE_OF_A_PART: f64 = 0.45;
 
 /// Fires where requests get through just at the rate of the zone, evenly, and wait for something that is no part of the machine.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
@@ -34,7 +37,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let allowed = configured_rate(service).filter(|_| !is_off)?;
     let (answered, certainty) = let_through(facts, allowed)?;
     // Clients that wait for answers ask as often as they get them: that they would ask more often shows in what they wait.
-    let slower = slower_than_alone(facts);
+    let slower = slower_than_alone(facts).or_else(|| takes_times_alone(facts));
     let waits = keeps_up(facts) == Some(false) || slower.is_some() || !facts.loaded;
     if !waits || worker_waits::machine_is_short(facts) || noticed_queue(facts).is_some() {
         return None;
@@ -51,7 +54,11 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
             format_number(allowed),
             format_number(answered),
         ),
-        confidence: if facts.loaded { certainty } else { CONFIDENCE_WATCHED },
+        confidence: match facts.loaded {
+            true => certainty,
+            false if is_of_all(service) && !is_of_address(service) => CONFIDENCE_WATCHED,
+            false => CONFIDENCE_OF_A_PART,
+        },
         explains_fraction: slower.map(|(alone, usual)| 1.0 - alone / usual),
         facts: facts.cite(&fact_ids! {
             rate, rate_ci95_fraction, ended_per_s, offered_rate, response_time_mean_us, response_time_alone_us, cpu_busy_fraction,
@@ -62,6 +69,15 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
             ..manual(SettingId::of_service("nginx", "limit_req"), RISK, WHY)
         }],
     })
+}
+
+/// At just the zone's rate, evenly, and with processors free, requests that take so many times as long as one alone are held, however
+/// short that is.
+const TIMES_ALONE_MIN: f64 = 2.0;
+
+fn takes_times_alone(facts: &Facts) -> Option<(f64, f64)> {
+    let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
+    times.filter(|(alone, usual)| *usual >= TIMES_ALONE_MIN * alone)
 }
 
 /// How many requests a second get through where that is the zone's rate, and how sure that makes. One that its client gave up
@@ -95,9 +111,11 @@ mod tests {
         let with = |changes: &[(FactId, f64)], limit: &str, loaded: bool| {
             let mut facts = facts(&with_changes(&base, changes), &[]);
             facts.loaded = loaded;
+            let (limit, scope) = limit.split_once(" in ").unwrap_or((limit, "server"));
             let one = |setting: &str, value: &str| ScopedSetting {
                 setting: setting.into(),
                 value: value.into(),
+                scope: vec![scope.into()],
                 ..ScopedSetting::default()
             };
             let service = facts.service.as_mut().unwrap();
@@ -114,6 +132,10 @@ mod tests {
             with(&[(FactId::response_time_alone_us, f64::NAN)], held, false),
             Some(CONFIDENCE_WATCHED)
         );
+        let quick = [(FactId::response_time_mean_us, 10_400.0), (FactId::response_time_alone_us, 1_740.0)];
+        assert_eq!(with(&quick, held, true), Some(CONFIDENCE));
+        let watched = [(FactId::response_time_alone_us, f64::NAN)];
+        assert_eq!(with(&watched, "burst=400 in location /login", false), Some(CONFIDENCE_OF_A_PART));
         let given_up = [(FactId::rate, 45.0), (FactId::ended_per_s, 58.5)];
         assert_eq!(with(&given_up, held, true), Some(CONFIDENCE_GIVEN_UP));
         for (what, changes, limit) in [

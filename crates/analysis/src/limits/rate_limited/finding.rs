@@ -18,6 +18,8 @@ const TRANSFER_FRACTION_MIN: f64 = 0.5;
 const PACE_FRACTION: (f64, f64) = (0.6, 1.8);
 /// By the pace alone, from the server's side.
 const CONFIDENCE_WATCHED: f64 = 0.75;
+/// mod_ratelimit sends the bytes of a fifth of a second at a time, the first ones at once; nginx those of the first second.
+const FIRST_STEP_S: f64 = 0.2;
 /// `rate-limit` counts KiB a second.
 const RATE_UNIT_BYTES: f64 = 1024.0;
 
@@ -57,7 +59,12 @@ fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let kept = limit.bytes_per_s.map(|rate| (PACE_FRACTION.0..=PACE_FRACTION.1).contains(&(pace / rate)));
-    if kept == Some(false) {
+    // So much goes out at once, whatever the limit.
+    let size = facts.value(FactId::answer_bytes_mean);
+    let is_at_once = size.zip(limit.bytes_per_s).is_some_and(|(size, rate)| {
+        size < if facts.is_service("nginx") { rate } else { FIRST_STEP_S * rate }
+    });
+    if kept == Some(false) || (transfer.is_none() && is_at_once) {
         return None;
     }
     let rate = limit.bytes_per_s.map_or(String::new(), |rate| format!(", {}/s", format_bytes(rate)));
@@ -255,6 +262,12 @@ mod tests {
             ("its rate is not known", vec![], &limited[..1], Some(0.6)),
             ("no limit", vec![], &limited[1..], None),
             ("another pace", vec![(FactId::request_bytes_per_s, 2e6)], &limited[..], None),
+            (
+                "only watched, and answers that go out at once",
+                vec![(FactId::first_byte_mean_us, f64::NAN), (FactId::answer_bytes_mean, 30_000.0)],
+                &limited[..],
+                None,
+            ),
             (
                 "only watched",
                 vec![(FactId::first_byte_mean_us, f64::NAN)],

@@ -10,6 +10,9 @@ use webdyno_model::setting::SettingId;
 
 /// So many of the requests must be turned away for somebody to miss them.
 const TURNED_FRACTION_MIN: f64 = 0.01;
+/// Fewer of them are turned away beside what limits the others.
+const MOST_LOST_MIN: f64 = 0.1;
+const CONFIDENCE_FEW: f64 = 0.5;
 /// Good answers lie within this of the configured rate: a bucket lets a burst through first.
 const RATE_FRACTION: (f64, f64) = (0.6, 1.6);
 /// Half the 95% interval of the mean rate of successful requests: a cap is even from second to second.
@@ -133,7 +136,10 @@ pub(crate) struct RejectedRequests {
 /// The limit that turns most requests away.
 pub(crate) fn turned_away(facts: &Facts) -> Option<RejectedRequests> {
     let known = KINDS.iter().filter_map(|kind| rejected_by(facts, kind));
-    known.max_by(|a, b| a.share.total_cmp(&b.share)).or_else(|| rejected_by_status(facts))
+    let most = known.max_by(|a, b| a.share.total_cmp(&b.share)).or_else(|| rejected_by_status(facts))?;
+    let confidence =
+        if most.share < MOST_LOST_MIN { most.confidence.min(CONFIDENCE_FEW) } else { most.confidence };
+    Some(RejectedRequests { confidence, ..most })
 }
 
 fn rejected_by(facts: &Facts, kind: &Protection) -> Option<RejectedRequests> {
