@@ -65,6 +65,10 @@ fn held_workers(facts: &Facts) -> Option<HeldWorkers> {
         return None;
     }
     let workers = workers::limit_proof(facts)?.workers;
+    // Too few for the requests alone are what is missing, whoever holds them.
+    if needed_workers(facts).is_some_and(|needed| needed > workers) {
+        return None;
+    }
     let inside = evidence_in_scoreboard(facts);
     let connections = evidence_in_connections(facts, workers);
     let outside = evidence_in_requests(facts, workers);
@@ -77,6 +81,18 @@ fn held_workers(facts: &Facts) -> Option<HeldWorkers> {
     };
     let inside = inside.or(connections);
     Some(HeldWorkers { words: inside.or(outside)?, confidence, workers })
+}
+
+/// How many workers the requests would take if none were held for the next one: by how long a request alone takes, and how often
+/// clients would ask that had not to wait. By Little's law those that are not waiting for an answer are away.
+fn needed_workers(facts: &Facts) -> Option<f64> {
+    let alone_s = facts.value(FactId::response_time_alone_us)? / 1e6;
+    let by_users = || {
+        let (users, in_flight) = facts.value(FactId::users).zip(facts.value(FactId::in_flight_mean))?;
+        let away_s = (users - in_flight).max(0.0) / facts.ended_per_s()?;
+        Some(users / (away_s + alone_s))
+    };
+    Some(facts.value(FactId::offered_rate).or_else(by_users)? * alone_s)
 }
 
 /// What the scoreboard says.
@@ -275,6 +291,19 @@ mod tests {
         ] {
             let found = with(&changes, "prefork", "On").map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn where_workers_are_too_few_for_the_requests_alone_nobody_holds_them() {
+        // 130 users are away for a second each.
+        for (alone_us, found) in [(900.0, true), (600_000.0, true), (1_000_000.0, false)] {
+            let users = [
+                (FactId::users, 130.0),
+                (FactId::ended_per_s, 58.0),
+                (FactId::response_time_alone_us, alone_us),
+            ];
+            assert_eq!(with(&users, "worker", "On").is_some(), found, "{alone_us}");
         }
     }
 

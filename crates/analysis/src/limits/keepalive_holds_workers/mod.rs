@@ -10,7 +10,7 @@
 //! allows, while the requests in flight that are not in the queue (by the load engine's count) are fewer than half of the
 //! workers, and connections carry more than one request; or the sockets show it alone: on as many accepted connections as half of the
 //! workers nothing was asked since the last response (tcp_info). Under the event MPM an idle connection holds no thread, so this is not
-//! reported.
+//! reported; nor is it where the requests alone, by how long one takes that is alone, need more workers than there are.
 //!
 //! ## What to do
 //! Best is the event MPM, where one thread per process waits for all idle connections, if all modules support threads (mod_php
@@ -33,9 +33,9 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! { failed_fraction, response_time_alone_us,
         accept_queue_mean, connections_opened_per_s, connections_reused_fraction, cpu_busy_fraction,
-        idle_connections_mean, in_flight_mean, processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_p50_us,
+        ended_per_s, idle_connections_mean, in_flight_mean, offered_rate, processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_p50_us,
         response_time_p99_us, scoreboard_full_fraction, service_cpu_cores, service_processes_mean,
-        status_unanswered_fraction, worker_private_mean_bytes, workers_busy_mean, workers_keepalive_mean,
+        status_unanswered_fraction, users, worker_private_mean_bytes, workers_busy_mean, workers_keepalive_mean,
         workers_limit, workers_writing_mean,
     }],
     causes: &[

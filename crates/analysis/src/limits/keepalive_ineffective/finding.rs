@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::tls_handshakes;
 use crate::resources::{memory_evidence, request_cost, site_profile, workers};
 use crate::wording::{format_number, format_time};
@@ -17,6 +18,9 @@ const COST_FRACTION_MIN: f64 = 0.2;
 const COST_FRACTION_MIN_TLS: f64 = 0.1;
 /// Connections that carry two requests are used again for half of them; ten for nine tenths.
 const REUSED_FRACTION_MAX: f64 = 0.6;
+/// Where nothing of the server is seen, something else may take the rest, or let connections wait.
+const COST_FRACTION_MOST: f64 = 0.5;
+const CONFIDENCE_UNSEEN: f64 = 0.5;
 /// A connection attempt that took this long was lost and made again.
 const LOST_ATTEMPT_US: f64 = 900_000.0;
 /// What is proposed: Apache's own default.
@@ -63,7 +67,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_time(cost.response_us),
             cause.words
         ),
-        confidence: cause.confidence,
+        confidence: match facts.service {
+            None if cost.fraction < COST_FRACTION_MOST || slower_than_alone(facts).is_some() => {
+                cause.confidence.min(CONFIDENCE_UNSEEN)
+            }
+            _ => cause.confidence,
+        },
         explains_fraction: Some(significant(cost.fraction.min(1.0), 3)),
         facts: facts.cite(&CITED),
         remedies: vec![cause.remedy],
@@ -87,10 +96,8 @@ fn passive_finding(facts: &Facts) -> Option<Finding> {
         _ => (request_cost::connection_us(facts), COST_FRACTION_MIN),
     };
     let share = (opened * each_us / 1e6 / work.cores).min(1.0);
-    let is_spent = carried >= SPENT_FRACTION_WATCHED * RequestLimit::of(facts)?.carried_max;
-    let cause = cause_in_request_limit(facts, carried)
-        .filter(|_| is_spent)
-        .filter(|_| share >= least && !memory_evidence::is_proven(facts))?;
+    let cause =
+        watched_cause(facts, carried).filter(|_| share >= least && !memory_evidence::is_proven(facts))?;
     Some(Finding {
         id: LimitId::KeepaliveIneffective.into(),
         summary: format!(
@@ -105,6 +112,15 @@ fn passive_finding(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(&CITED),
         remedies: vec![cause.remedy],
     })
+}
+
+/// A setting that ends connections which clients would use: all carry as many requests as it allows.
+fn watched_cause(facts: &Facts, carried: f64) -> Option<CloseCause> {
+    if is_switched_off(facts) {
+        return cause_in_settings(facts).filter(|_| carried <= 1.0 / SPENT_FRACTION_WATCHED);
+    }
+    let is_spent = carried >= SPENT_FRACTION_WATCHED * RequestLimit::of(facts)?.carried_max;
+    cause_in_request_limit(facts, carried).filter(|_| is_spent)
 }
 
 struct ConnectionCost {
@@ -145,14 +161,19 @@ fn cause(facts: &Facts, reused: f64) -> Option<CloseCause> {
     cause_in_settings(facts).or_else(|| cause_in_responses(facts, reused))
 }
 
-/// The setting with which a service keeps connections; nginx keeps them for a time, and none for no time.
+/// Services that keep connections by a number, and none by 0: of seconds or of requests. What is proposed, and what a kept connection
+/// costs them.
+const KEPT_BY_NUMBER: [(&str, &str, i64, &str); 2] = [
+    ("nginx", "keepalive_timeout", 75, "worker_connections"),
+    ("lighttpd", LIGHTTPD_REQUESTS, REQUESTS_WANTED, "server.max-connections"),
+];
+const LIGHTTPD_REQUESTS: &str = "server.max-keep-alive-requests";
+
+/// The setting with which a service keeps connections.
 fn keeping_setting(facts: &Facts) -> &'static str {
-    if facts.is_service("nginx") { NGINX_SETTING } else { "KeepAlive" }
+    KEPT_BY_NUMBER.iter().find(|row| facts.is_service(row.0)).map_or("KeepAlive", |row| row.1)
 }
 
-/// nginx's, and its own default in seconds.
-const NGINX_SETTING: &str = "keepalive_timeout";
-const NGINX_TIMEOUT_S: i64 = 75;
 const NGINX_REQUESTS: i64 = 1000;
 
 /// Whether keep-alive is switched off, for the server or for a site.
@@ -174,8 +195,8 @@ fn cause_in_settings(facts: &Facts) -> Option<CloseCause> {
         if facts.value(FactId::handshake_mean_us).is_some() {
             return None;
         }
-        if facts.is_service("nginx") {
-            return Some(nginx_keeps_none());
+        if let Some(row) = KEPT_BY_NUMBER.iter().find(|row| facts.is_service(row.0)) {
+            return Some(keeps_none(*row));
         }
         let (off, on) = (SettingValue::Text("Off".into()), SettingValue::Text("On".into()));
         return Some(CloseCause {
@@ -187,15 +208,15 @@ fn cause_in_settings(facts: &Facts) -> Option<CloseCause> {
     cause_in_request_limit(facts, facts.value(FactId::requests_per_connection)?)
 }
 
-fn nginx_keeps_none() -> CloseCause {
-    let (from, to) = (SettingValue::Integer(0), SettingValue::Integer(NGINX_TIMEOUT_S));
+fn keeps_none((service, setting, wanted, counts_towards): (&str, &str, i64, &str)) -> CloseCause {
+    let (from, to) = (SettingValue::Integer(0), SettingValue::Integer(wanted));
     CloseCause {
-        words: "keepalive_timeout is 0".into(),
+        words: format!("{setting} is 0"),
         confidence: 0.9,
         remedy: Remedy {
-            setting: SettingId::of_service("nginx", NGINX_SETTING),
-            risk: "an idle connection counts towards worker_connections until the timeout".into(),
-            ..remedy(NGINX_SETTING, Some(from), to, "clients that keep their connections open only one")
+            setting: SettingId::of_service(service, setting),
+            risk: format!("an idle connection counts towards {counts_towards} until the timeout"),
+            ..remedy(setting, Some(from), to, "clients that keep their connections open only one")
         },
     }
 }
@@ -213,20 +234,17 @@ struct RequestLimit {
 
 impl RequestLimit {
     fn of(facts: &Facts) -> Option<Self> {
-        if facts.is_service("nginx") {
-            let value = facts.setting("keepalive_requests")?;
-            let (service, setting) = ("nginx", "keepalive_requests");
-            return Some(Self {
-                service,
-                setting,
-                value,
-                carried_max: value.max(1.0),
-                wanted: NGINX_REQUESTS,
-            });
-        }
-        let value = facts.setting("MaxKeepAliveRequests").filter(|value| *value >= 1.0)?;
-        let (service, setting) = ("apache", "MaxKeepAliveRequests");
-        Some(Self { service, setting, value, carried_max: value + 1.0, wanted: REQUESTS_WANTED })
+        // The default of lighttpd differs from version to version.
+        let rows = [
+            ("nginx", "keepalive_requests", 0.0, NGINX_REQUESTS),
+            ("lighttpd", LIGHTTPD_REQUESTS, 0.0, REQUESTS_WANTED),
+        ];
+        let of_apache = ("apache", "MaxKeepAliveRequests", 1.0, REQUESTS_WANTED);
+        let row = rows.into_iter().find(|row| facts.is_service(row.0)).unwrap_or(of_apache);
+        let (service, setting, uncounted, wanted) = row;
+        // Apache's 0 is without limit.
+        let value = facts.setting(setting).filter(|value| *value >= uncounted)?;
+        Some(Self { service, setting, value, carried_max: value.max(1.0) + uncounted, wanted })
     }
 }
 
@@ -347,24 +365,40 @@ mod tests {
     }
 
     #[test]
-    fn nginx_that_ends_connections_is_not_taken_for_the_program() {
-        let named = |requests: i64, carried: f64| {
+    fn a_server_that_ends_connections_is_not_taken_for_the_program() {
+        let named = |service: &str, setting: &str, requests: i64, carried: f64| {
             let plain = [
                 (FactId::handshake_mean_us, f64::NAN),
                 (FactId::connect_time_mean_us, 900.0),
                 (FactId::requests_per_connection, carried),
                 (FactId::connections_opened_per_s, 10_000.0 / carried),
             ];
-            let mut facts =
-                facts(&with_changes(CLOSED, &[ONCE, &plain].concat()), &[("keepalive_requests", requests)]);
-            facts.service.as_mut().unwrap().service = "nginx".into();
+            let mut facts = facts(&with_changes(CLOSED, &[ONCE, &plain].concat()), &[(setting, requests)]);
+            facts.service.as_mut().unwrap().service = service.into();
             check(&facts)
                 .map(|mut finding| finding.remedies.remove(0))
                 .map(|one| (one.setting.full_name(), one.to))
         };
-        let more = Some(("nginx keepalive_requests".to_owned(), Some(SettingValue::Integer(1000))));
-        assert_eq!([named(1, 1.0), named(0, 1.0), named(2, 2.0)], [more.clone(), more.clone(), more]);
-        assert_eq!(named(1000, 1.0).map(|(setting, _)| setting).as_deref(), Some("application Connection"));
+        for (service, setting, wanted) in
+            [("nginx", "keepalive_requests", 1000), ("lighttpd", LIGHTTPD_REQUESTS, 100)]
+        {
+            let more = Some((format!("{service} {setting}"), Some(SettingValue::Integer(wanted))));
+            for (requests, carried) in [(1, 1.0), (0, 1.0), (2, 2.0)] {
+                assert_eq!(named(service, setting, requests, carried), more, "{requests}");
+            }
+            let program = named(service, setting, 1000, 1.0).map(|(setting, _)| setting);
+            assert_eq!(program.as_deref(), Some("application Connection"));
+        }
+    }
+
+    #[test]
+    fn of_a_server_that_is_not_seen_what_explains_less_than_half_is_half_sure() {
+        for (response_us, confidence) in [(1600.0, 0.7), (4000.0, 0.5)] {
+            let changes = [ONCE, &[(FactId::response_time_mean_us, response_us)]].concat();
+            let mut facts = facts(&with_changes(CLOSED, &changes), &[]);
+            facts.service = None;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), Some(confidence), "{response_us}");
+        }
     }
 
     #[test]
@@ -402,14 +436,19 @@ mod tests {
             (1750.0, 3, 1.0, Some(0.7)),
             (3450.0, 2, 1.0, None),
             (6800.0, 1, 1.0, None),
+            // Switched off.
+            (6800.0, -1, 1.0, Some(0.7)),
+            (3450.0, -1, 1.0, None),
             (3450.0, 100, 1.0, None),
             (3450.0, 1, 4.0, None),
         ] {
             let values =
                 [&base[..], &[(FactId::connections_opened_per_s, opened), (FactId::cores, cores)]].concat();
-            let mut facts = facts(&values, &[("MaxKeepAliveRequests", requests)]);
+            let mut facts = facts(&values, &[("MaxKeepAliveRequests", requests.max(0))]);
             facts.loaded = false;
             let service = facts.service.as_mut().unwrap();
+            let kept = SettingValue::parse(if requests < 0 { "Off" } else { "On" });
+            service.settings.entry("KeepAlive".into()).or_default().configured = Some(kept);
             let engine = webdyno_model::service::ScopedSetting {
                 setting: "SSLEngine".into(),
                 value: "on".into(),

@@ -2,8 +2,9 @@
 //!
 //! A kept connection carries the next request at once. A new one costs a round trip, and over TLS a handshake with a signature:
 //! often far more than the response itself. Connections that clients would keep are closed when `KeepAlive` is off, when
-//! `MaxKeepAliveRequests` is small (Apache does not count the first request: 1 allows two), nginx's `keepalive_requests` is,
-//! when HTTP/1.0 responses have no length, or when the program behind the server sends `Connection: close`.
+//! `MaxKeepAliveRequests` is small (Apache does not count the first request: 1 allows two), nginx's `keepalive_requests` or
+//! lighttpd's `server.max-keep-alive-requests` is, when HTTP/1.0 responses have no length, or when the program behind the server
+//! sends `Connection: close`.
 //!
 //! ## How it is recognised
 //! The load keeps its connections, yet they carry one or two requests each, and establishing them (connect and TLS handshake)
