@@ -10,6 +10,9 @@ const SLOW_MIN: f64 = 8.0;
 const SLOW_FRACTION_MIN: f64 = 0.01;
 /// of users who wait for one response before they ask for the next few are slow when the server stands still, and for long.
 const SLOW_TIME_FRACTION_MIN: f64 = 0.1;
+/// Once, for less than anybody notices, something else had the machine.
+const HICCUP_S_MAX: f64 = 1.2;
+const HICCUP_US_MAX: f64 = 150_000.0;
 /// A part of a request that holds so much of the time of slow responses is where they are slow.
 const PLACE_FRACTION_MIN: f64 = 0.5;
 /// Most of them in so few of the seconds come together.
@@ -51,7 +54,10 @@ pub(crate) fn noticed(facts: &Facts) -> Option<SlowResponses> {
     let users_wait = facts.value(FactId::offered_rate).is_none();
     let is_noticed = fraction >= SLOW_FRACTION_MIN || (users_wait && time_fraction >= SLOW_TIME_FRACTION_MIN);
     let mean_us = facts.value(FactId::slow_time_mean_us).filter(|_| count > 0.0)?;
-    (is_noticed && place != Some(SlowPlace::Generator)).then_some(SlowResponses {
+    let name = FactId::slow_seconds_fraction;
+    let seconds = facts.value(name).zip(facts.window_s(name)).map(|(share, window_s)| share * window_s);
+    let is_hiccup = seconds.is_some_and(|seconds| seconds <= HICCUP_S_MAX) && mean_us < HICCUP_US_MAX;
+    (is_noticed && !is_hiccup && place != Some(SlowPlace::Generator)).then_some(SlowResponses {
         fraction,
         mean_us,
         time_fraction,
@@ -181,6 +187,13 @@ pub(crate) mod tests {
             ("few", vec![(FactId::slow_requests, 5.0)], false),
             ("rare", vec![(FactId::slow_fraction, 0.002), (FactId::slow_time_fraction, 0.03)], false),
             ("rare, but long", vec![(FactId::slow_fraction, 0.002)], true),
+            (
+                "a hiccup",
+                vec![(FactId::slow_seconds_fraction, 0.1), (FactId::slow_time_mean_us, 60_000.0)],
+                false,
+            ),
+            ("a long one", vec![(FactId::slow_seconds_fraction, 0.1)], true),
+            ("short ones", vec![(FactId::slow_time_mean_us, 60_000.0)], true),
             ("the generator's", vec![(FactId::slow_in_client_fraction, 1.1)], false),
         ] {
             assert_eq!(is_noticed(&changes), noticed, "{name}");

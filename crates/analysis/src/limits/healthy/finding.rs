@@ -309,6 +309,15 @@ mod tests {
     }
 
     #[test]
+    fn the_slow_end_of_a_load_of_several_kinds_counts() {
+        for (p99_us, healthy) in [(1_200_000.0, true), (2_800_000.0, false)] {
+            let mixed = [(FactId::response_time_alone_us, 400_000.0), (FactId::response_time_p99_us, p99_us)];
+            let found = check(&facts(&[&HEALTHY[..], &mixed].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "{p99_us}");
+        }
+    }
+
+    #[test]
     fn a_program_in_the_same_group_that_waits_for_a_processor_is_not_the_service() {
         let group = [
             (FactId::cpu_busy_fraction, 1.0),

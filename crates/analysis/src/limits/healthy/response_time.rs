@@ -20,6 +20,9 @@ const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
 const IDLE_BUSY_MAX: f64 = 0.5;
 const ALONE_INFLATION_IDLE_MAX: f64 = 1.6;
 const ALONE_EXCESS_IDLE_US_MAX: f64 = 15_000.0;
+/// The slowest in a hundred take so many times as long as the slowest request that is alone, and so much more.
+const TAIL_INFLATION_MAX: f64 = 5.0;
+const TAIL_EXCESS_US_MAX: f64 = 300_000.0;
 /// Without a request that was alone, this part of a response time of at least so much has to be in some known place.
 const UNEXPLAINED_FRACTION_MAX: f64 = 0.5;
 const UNEXPLAINED_US_MIN: f64 = 150_000.0;
@@ -39,6 +42,7 @@ pub(super) fn responds_well(facts: &Facts) -> bool {
             || varies_without_queueing(facts))
         && !queued
         && slower_than_alone(facts).is_none()
+        && tail_slower_than_alone(facts).is_none()
         && keeps_up(facts) != Some(false)
 }
 
@@ -65,6 +69,13 @@ pub(crate) fn slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
         false => (ALONE_INFLATION_MAX, ALONE_EXCESS_US_MAX),
     };
     (usual > times * alone + excess_us).then_some((alone, usual))
+}
+
+/// The same of the slow end of the responses: where several kinds of requests take turns the mean of all shows little of those that
+/// wait. By nature (exponential times) the slowest in a hundred take five times as long as the mean of their kind.
+pub(crate) fn tail_slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
+    let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_p99_us));
+    times.filter(|(alone, slow)| *slow > TAIL_INFLATION_MAX * alone + TAIL_EXCESS_US_MAX)
 }
 
 /// Whether answers at a rate that is kept take differently long by themselves: no second's are slower than another's, as they

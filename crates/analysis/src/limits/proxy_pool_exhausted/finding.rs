@@ -3,7 +3,7 @@
 use super::bound::{Bound, Need, remedy, upstream, waiting_of};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::healthy::response_time::slower_than_alone;
+use crate::limits::healthy::response_time::{slower_than_alone, tail_slower_than_alone};
 use crate::limits::slow_upstream::finding::at_most_waiting;
 use crate::resources::{concurrency, worker_waits};
 use crate::settings::backends::forwarding_settings;
@@ -30,7 +30,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let processes = processes(facts)?;
     let in_flight = concurrency::requests_in_flight(facts)?;
     // Without load of our own nobody knows what one takes that is alone: then most of them must wait elsewhere.
-    let slower = slower_than_alone(facts).filter(|_| facts.loaded);
+    let slower = slower_than_alone(facts).or_else(|| tail_slower_than_alone(facts)).filter(|_| facts.loaded);
     if facts.loaded && slower.is_none() {
         return None;
     }
@@ -61,7 +61,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let mut cited = facts
         .cite_of(&fact_ids! { upstream_waiting_mean, upstream_unsure_mean, upstream_connections_mean, backend_queue_mean }, name);
     cited.extend(facts.cite(&fact_ids! {
-        service_processes_mean, in_flight_mean, response_time_mean_us, response_time_alone_us, cpu_busy_fraction, rate,
+        service_processes_mean, in_flight_mean, response_time_mean_us, response_time_p99_us, response_time_alone_us, cpu_busy_fraction, rate,
     }));
     Some(Finding {
         id: LimitId::ProxyPoolExhausted.into(),
@@ -161,6 +161,9 @@ mod tests {
             (&remedy.from, &remedy.to),
             (&Some(SettingValue::Integer(2)), &Some(SettingValue::Integer(26)))
         );
+        // Among many quick files.
+        let mixed = [(FactId::response_time_mean_us, 45_000.0), (FactId::response_time_p99_us, 900_000.0)];
+        assert_eq!(with(&mixed, &[], pass).map(|finding| finding.confidence), Some(CONFIDENCE));
         let base = [(FactId::service_processes_mean, 3.0), (FactId::in_flight_mean, 40.0)];
         let mut watched = facts_of_several(&base, &[(FactId::upstream_waiting_mean, AT, 3.9)]);
         watched.service = Some(of_threads(64, &[("ProxyPass", pass)]));
