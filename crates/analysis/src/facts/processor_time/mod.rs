@@ -91,6 +91,12 @@ fn stacks(places: Places) -> Vec<StackSamples> {
     kept.into_iter().map(|(frames, samples_count)| StackSamples { frames, samples_count }).collect()
 }
 
+/// Whether a program is one that sites have behind their server: PHP, a database.
+pub(crate) fn is_behind_sites(program: &str) -> bool {
+    let (work, _) = works::work(program);
+    matches!(work, ProcessorWork::Php | ProcessorWork::Database)
+}
+
 /// What work is called.
 pub fn word(work: ProcessorWork) -> &'static str {
     match work {

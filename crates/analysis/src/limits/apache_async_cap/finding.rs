@@ -72,7 +72,8 @@ fn cap(facts: &Facts) -> Option<ConnectionCap> {
         .filter(|count| *count >= 1.0)?;
     let threads = processes * per_process;
     // A request in flight and not in the queue has a thread.
-    let inferred = facts.value(FactId::requests_in_workers_mean).map(|busy| (threads - busy).max(0.0));
+    let inferred = facts.value(FactId::requests_in_workers_mean).or_else(|| served_connections(facts));
+    let inferred = inferred.map(|busy| (threads - busy).max(0.0));
     // The status page waits in the queue as well: one that came through at last shows a moment, and no mean.
     let reported = facts
         .value(FactId::workers_idle_mean)
@@ -91,6 +92,12 @@ fn cap(facts: &Facts) -> Option<ConnectionCap> {
         (false, false) => 0.75,
     };
     (filled || (capped && held > threads)).then_some(ConnectionCap { threads, idle, held, most, confidence })
+}
+
+/// Connections that are held and not idle: nobody's load is known by its requests.
+fn served_connections(facts: &Facts) -> Option<f64> {
+    let held = facts.value(FactId::connections_held_mean);
+    held.zip(facts.value(FactId::idle_connections_mean)).map(|(held, idle)| (held - idle).max(0.0))
 }
 
 fn remedy(facts: &Facts, cap: &ConnectionCap, queue: f64) -> Option<Remedy> {
@@ -147,6 +154,15 @@ mod tests {
             (
                 "outside",
                 vec![(FactId::workers_idle_mean, none), (FactId::apache_connections_mean, none)],
+                Some(0.75),
+            ),
+            (
+                "nobody's load, and no page",
+                vec![
+                    (FactId::workers_idle_mean, none),
+                    (FactId::requests_in_workers_mean, none),
+                    (FactId::idle_connections_mean, 70.0),
+                ],
                 Some(0.75),
             ),
             ("the page counts none", vec![(FactId::apache_connections_mean, 0.0)], Some(0.9)),

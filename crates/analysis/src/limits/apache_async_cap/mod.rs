@@ -28,7 +28,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_max, accept_queue_mean, apache_connections_mean, apache_processes_mean,
-        connections_held_mean, in_flight_mean, processes_capped_max, rate, requests_in_workers_mean,
+        connections_held_mean, idle_connections_mean, in_flight_mean, processes_capped_max, rate, requests_in_workers_mean,
         response_time_mean_us, response_time_p99_us, scoreboard_full_fraction, service_cpu_cores,
         service_processes_mean, workers_busy_mean, workers_idle_mean, workers_limit,
     }],

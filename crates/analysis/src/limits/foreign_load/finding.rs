@@ -1,10 +1,12 @@
 //! When `foreign-load` is found, what proves it, and what to change.
 
+use crate::facts::processor_time::is_behind_sites;
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::resources::processors;
 use crate::resources::processors::OtherProcesses;
 use crate::resources::slow_responses::{self, SlowPlace};
+use crate::settings::backends;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
@@ -21,6 +23,8 @@ const CONFIDENCE_UNSEEN: f64 = 0.5;
 const BURST_WAIT_FRACTION_MIN: f64 = 0.5;
 const BURST_WAIT_TIMES_MIN: f64 = 2.0;
 const CONFIDENCE_BURSTS: f64 = 0.7;
+/// So much of what bursts take on the whole must be that of programs that have nothing to do with the service.
+const BURST_OF_OTHERS_MIN: f64 = 0.5;
 
 /// Fires when others have a good part of the CPUs, and the service waits for them: all the time, or in the seconds in which responses are
 /// slow.
@@ -40,7 +44,13 @@ fn in_bursts(facts: &Facts) -> Option<Finding> {
     if cores < processors::OTHERS_FRACTION_MIN * usable || !waits {
         return None;
     }
-    let others = processors::other_processes(facts).unwrap_or_default();
+    // Programs behind the service count as others from second to second, and not on the whole.
+    let of_bursts = (cores - else_cores) * facts.value(FactId::slow_seconds_fraction).unwrap_or(0.0);
+    let others = processors::other_processes(facts);
+    if others.as_ref().is_some_and(|others| others.cores < BURST_OF_OTHERS_MIN * of_bursts) {
+        return None;
+    }
+    let others = others.unwrap_or_default();
     let mut cited = cited_facts(facts, &others);
     cited.extend(facts.cite(&slow_responses::FACTS));
     Some(Finding {
@@ -85,7 +95,10 @@ fn all_the_time(facts: &Facts) -> Option<Finding> {
             if shortage.usable == 1.0 { "" } else { "s" },
             if own.is_empty() { "" } else { &wait },
         ),
-        confidence: if observed { shortage.confidence } else { shortage.confidence.min(CONFIDENCE_UNSEEN) },
+        confidence: match observed && !may_be_own(facts, &others) {
+            true => shortage.confidence,
+            false => shortage.confidence.min(CONFIDENCE_UNSEEN),
+        },
         // They take this share of the time that requests are at the processors, and no more of what else requests wait for.
         explains_fraction: Some(significant(
             share.min(1.0) * processors::share_at_processors(facts).unwrap_or(1.0),
@@ -94,6 +107,13 @@ fn all_the_time(facts: &Facts) -> Option<Finding> {
         facts: cited_facts(facts, &others),
         remedies: vec![remedy(facts, &others)],
     })
+}
+
+/// Whether it may be the service's own PHP or database that is taken for another program: which ones these are could not be seen.
+fn may_be_own(facts: &Facts, others: &OtherProcesses) -> bool {
+    let of_sites = others.programs.iter().filter(|(name, _)| is_behind_sites(name));
+    let of_sites: f64 = of_sites.map(|(_, cores)| cores).sum();
+    backends::are_unseen(facts.topology.as_ref()) && of_sites >= NAMED_SHARE_MIN * others.named_cores
 }
 
 fn owner_text(others: &OtherProcesses) -> String {
@@ -195,8 +215,28 @@ mod tests {
             (FactId::slow_seconds_cpu_wait_fraction, 0.3),
             (FactId::other_seconds_cpu_wait_fraction, 0.8),
             (FactId::slow_in_server_fraction, 0.2),
+            // It is the service's own: on the whole others take nothing.
+            (FactId::foreign_cpu_cores, 0.05),
         ] {
             assert!(with(name, value).is_none(), "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn php_and_databases_may_be_the_service_s_own_where_that_is_not_seen() {
+        let missing = webdyno_model::sample::MissingSignal {
+            signal: "topology".into(),
+            why: "permission denied".into(),
+            how_to_enable: "run webdyno as root".into(),
+        };
+        for (program, confidence) in [("php-fpm8.2", CONFIDENCE_UNSEEN), ("rsync", 0.9)] {
+            let mut facts = facts(&BACKUP, &[]);
+            of_pool(&mut facts, program, &[(FactId::foreign_program_cpu_cores, 0.66)]);
+            facts.topology = Some(webdyno_model::topology::Topology {
+                missing: vec![missing.clone()],
+                ..Default::default()
+            });
+            assert_eq!(check(&facts).unwrap().confidence, confidence, "{program}");
         }
     }
 

@@ -71,20 +71,36 @@ pub(crate) fn fullest_link(facts: &Facts) -> Option<FullLink> {
     let links = all.into_iter().flat_map(|names| {
         facts.each(names.fraction).map(move |(link, share)| (names, link.to_owned(), share))
     });
-    let full = links.filter_map(|(names, link, share)| {
-        let of = |name: FactId| facts.value_of(name, &link);
-        let holds = of(FactId::shaper_waiting_fraction)
-            .is_some_and(|waiting| waiting >= WAITING_FRACTION_MIN)
-            && of(FactId::shaper_backlog_mean_bytes).is_some_and(|backlog| backlog >= BACKLOG_BYTES_MIN);
-        let min = if holds { QUEUED_FRACTION_MIN } else { FULL_FRACTION_MIN };
-        let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
-        let is_waited_for = holds
-            || of(FactId::shaper_drops).is_some_and(|drops| drops > 0.0)
-            || at_least(FactId::retransmits_per_s, RETRANSMITS_PER_S_MIN)
-            || at_least(FactId::response_time_inflation, INFLATION_MIN);
-        (share >= min).then_some(FullLink { names, link, share, is_waited_for })
-    });
+    let full = links.filter(|(names, link, _)| !is_of_others(facts, names, link)).filter_map(
+        |(names, link, share)| {
+            let of = |name: FactId| facts.value_of(name, &link);
+            let holds = of(FactId::shaper_waiting_fraction)
+                .is_some_and(|waiting| waiting >= WAITING_FRACTION_MIN)
+                && of(FactId::shaper_backlog_mean_bytes).is_some_and(|backlog| backlog >= BACKLOG_BYTES_MIN);
+            let min = if holds { QUEUED_FRACTION_MIN } else { FULL_FRACTION_MIN };
+            let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
+            let is_waited_for = holds
+                || of(FactId::shaper_drops).is_some_and(|drops| drops > 0.0)
+                || at_least(FactId::retransmits_per_s, RETRANSMITS_PER_S_MIN)
+                || at_least(FactId::response_time_inflation, INFLATION_MIN);
+            (share >= min).then_some(FullLink { names, link, share, is_waited_for })
+        },
+    );
     full.max_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+/// A link of which the answers take less than this share carries something else.
+const SERVED_FRACTION_MIN: f64 = 0.2;
+
+/// Whether what fills a link are not the answers, and another link has room for these: a backup has a network of its own.
+fn is_of_others(facts: &Facts, names: &LinkFacts, link: &str) -> bool {
+    let carried = facts.value_of(names.bits_per_s, link);
+    let served = facts.value(FactId::received_bytes_per_s).map(|bytes| bytes * 8.0);
+    let Some((carried, served)) = carried.zip(served).filter(|_| *names != NIC_RECEIVED) else {
+        return false;
+    };
+    let mut others = facts.each(NIC_SENT.bits_per_s).filter(|(other, _)| link_name(other) != link_name(link));
+    served < SERVED_FRACTION_MIN * carried && others.any(|(_, bits)| bits >= served)
 }
 
 /// Fires when a link is full.
@@ -212,6 +228,21 @@ mod tests {
                     allows at most 12.5/s.";
         assert_eq!(finding.summary, text);
         assert_eq!(finding.explains_fraction, Some(0.9));
+    }
+
+    #[test]
+    fn a_link_that_carries_something_else_is_not_what_answers_wait_for() {
+        for (served_bytes, found) in [(12e6, false), (60e6, true)] {
+            let links = [
+                (FactId::nic_sent_bits_per_s, "eth1", 0.95e9),
+                (FactId::nic_sent_limit_bits_per_s, "eth1", 1e9),
+                (FactId::nic_sent_fraction, "eth1", 0.95),
+                (FactId::nic_sent_bits_per_s, "eth0", 0.6e9),
+                (FactId::nic_sent_fraction, "eth0", 0.6),
+            ];
+            let facts = facts_of_several(&[(FactId::received_bytes_per_s, served_bytes)], &links);
+            assert_eq!(check(&facts).is_some(), found, "{served_bytes}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ const SLOWER_US_MIN: f64 = 20_000.0;
 const CONFIDENCE: f64 = 0.85;
 /// Its connections are open while requests are under way, and which of them wait is not told.
 const CONFIDENCE_UNSURE: f64 = 0.75;
+const SEEN_FRACTION_MIN: f64 = 0.1;
 const SUSPECTED_US_MIN: f64 = 300_000.0;
 const CONFIDENCE_SUSPECTED: f64 = 0.5;
 
@@ -33,6 +34,8 @@ pub(crate) struct Upstream<'a> {
     pub(crate) time_us: f64,
     /// Whether that is seen on most of the connections, and not only that they are open.
     pub(crate) is_seen: bool,
+    /// Whether hardly any was seen to wait: kept connections of which nobody asks anything look like that, too.
+    pub(crate) may_be_idle: bool,
     /// The program, where it is on this machine and known.
     pub(crate) program: Option<String>,
 }
@@ -61,6 +64,7 @@ pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
         of: worked_on,
         time_us: waiting / per_s * 1e6,
         is_seen: seen >= WAITING_FRACTION_MIN * waiting,
+        may_be_idle: seen < SEEN_FRACTION_MIN * waiting,
         program,
     })
 }
@@ -80,7 +84,10 @@ pub(crate) fn at_most_waiting(facts: &Facts, address: &str, seen: f64) -> f64 {
 /// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
 /// nobody knows that: then what takes longer than most pages do is suspected.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let upstream = awaited(facts).filter(|upstream| upstream.program.is_none())?;
+    // Who listens on this machine is not told to everybody.
+    let is_here = |at: &str| ["127.", "[::1]", "unix:"].iter().any(|here| at.starts_with(here));
+    let upstream =
+        awaited(facts).filter(|upstream| upstream.program.is_none() && !is_here(upstream.address))?;
     let alone_us = facts.value(FactId::response_time_alone_us);
     let is_slower = match alone_us {
         Some(alone_us) => upstream.time_us >= SLOWER_TIMES_MIN * alone_us + SLOWER_US_MIN,
@@ -113,8 +120,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: match alone_us {
             Some(_) if upstream.is_seen => CONFIDENCE,
-            Some(_) => CONFIDENCE_UNSURE,
-            None => CONFIDENCE_SUSPECTED,
+            Some(_) if !upstream.may_be_idle => CONFIDENCE_UNSURE,
+            _ => CONFIDENCE_SUSPECTED,
         },
         explains_fraction: Some(significant((upstream.waiting / upstream.of).min(1.0), 3)),
         facts: cited,
@@ -144,6 +151,16 @@ mod tests {
 
     fn with_unsure(
         changes: &[(FactId, f64)],
+        of: (f64, f64),
+        is_here: bool,
+        linked: &str,
+    ) -> Option<Finding> {
+        at(AT, changes, of, is_here, linked)
+    }
+
+    fn at(
+        address: &str,
+        changes: &[(FactId, f64)],
         (waiting, unsure): (f64, f64),
         is_here: bool,
         linked: &str,
@@ -155,14 +172,16 @@ mod tests {
             (FactId::response_time_alone_us, 60_000.0),
             (FactId::cpu_busy_fraction, 0.1),
         ];
-        let several =
-            [(FactId::upstream_waiting_mean, AT, waiting), (FactId::upstream_unsure_mean, AT, unsure)];
+        let several = [
+            (FactId::upstream_waiting_mean, address, waiting),
+            (FactId::upstream_unsure_mean, address, unsure),
+        ];
         let mut facts = facts_of_several(&with_changes(&base, changes), &several);
         facts.service.as_mut().unwrap().service = "nginx".into();
         let backend = ServiceSnapshot {
             service: "unknown".into(),
             pid: 3,
-            listens: vec![AT.into()],
+            listens: vec![address.into()],
             ..Default::default()
         };
         let link = Link { by: linked.into(), ..Link::default() };
@@ -179,6 +198,8 @@ mod tests {
         assert!(found.summary.starts_with(begins), "{}", found.summary);
         let kept = with_unsure(&[], (8.0, 32.0), false, AT).unwrap();
         assert_eq!(kept.confidence, CONFIDENCE_UNSURE);
+        let idle = with_unsure(&[], (1.0, 39.0), false, AT).unwrap();
+        assert_eq!(idle.confidence, CONFIDENCE_SUSPECTED);
         assert!(kept.summary.contains("40 of 40 in progress"), "{}", kept.summary);
         let queued = with(&[(FactId::accept_queue_mean, 30.0)], 9.0, false, AT).unwrap();
         assert!(queued.summary.contains("9 of 10 in progress at once, 180 ms"), "{}", queued.summary);
@@ -192,5 +213,7 @@ mod tests {
         ] {
             assert!(with(&changes, waiting, is_here, linked).is_none(), "{what}");
         }
+        let here = "127.0.0.1:8080";
+        assert!(at(here, &[], (36.0, 0.0), false, here).is_none(), "who listens here may not be told");
     }
 }

@@ -26,6 +26,10 @@ const RETRANSMITS_MIN: f64 = 10.0;
 const INFLATION_MIN: f64 = 1.3;
 /// Less than this, 1 Mbit/s, is no line that anybody has.
 const BYTES_PER_S_MIN: f64 = 125_000.0;
+/// Of a response's time, what passes while it arrives, or while packets wait.
+const RECEIVING_FRACTION_MIN: f64 = 0.3;
+const WAITING_FRACTION_MIN: f64 = 0.1;
+const CONFIDENCE_UNSEEN: f64 = 0.5;
 /// What of the lost throughput goes with it.
 const EXPLAINS: f64 = 0.85;
 
@@ -57,13 +61,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if bytes < BYTES_PER_S_MIN || !flat || !slow {
         return None;
     }
-    let confidence = match (waits, again) {
+    let confidence: f64 = match (waits, again) {
         (Some(_), true) => 0.9,
         (Some(_), false) => 0.7,
         // Seen from the server alone.
         (None, true) if round_trips.is_none() && much => 0.5,
         _ => return None,
     };
+    let confidence = if is_what_takes_time(facts) { confidence } else { confidence.min(CONFIDENCE_UNSEEN) };
     let round = waits.map_or(String::new(), |(mean, min)| {
         format!(
             " Round trips take {} instead of {}: packets queue on the path.",
@@ -87,6 +92,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(CITED),
         remedies: network_saturated::finding::remedies(facts, true),
     })
+}
+
+/// Whether answers are slow on the way: while they arrive, or by what packets wait. Of a server that is not seen nobody knows what
+/// else it waits for, nor whose link it is.
+fn is_what_takes_time(facts: &Facts) -> bool {
+    let waits = facts.value(FactId::round_trip_mean_us).zip(facts.value(FactId::round_trip_min_us));
+    let of_response = waits.zip(facts.value(FactId::response_time_mean_us));
+    let is_way = of_response.is_none_or(|((mean, min), us)| mean - min >= WAITING_FRACTION_MIN * us);
+    let arrives =
+        facts.value(FactId::receiving_fraction).is_some_and(|share| share >= RECEIVING_FRACTION_MIN);
+    facts.service.is_some() && (is_way || arrives)
 }
 
 /// Whether something of the server itself is known to make answers wait.
@@ -136,6 +152,8 @@ mod tests {
         for (changes, confidence) in [
             (&[][..], Some(0.9)),
             (&[(FactId::retransmits, 2.0)][..], Some(0.7)),
+            // Most of the time passes elsewhere.
+            (&[(FactId::response_time_mean_us, 9_000_000.0)][..], Some(0.5)),
             // Seen from the server alone.
             (
                 &[
@@ -164,5 +182,8 @@ mod tests {
             let found = check(&facts_of_several(&values, &LINKS)).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{changes:?}");
         }
+        let mut outside = facts_of_several(FULL, &[]);
+        outside.service = None;
+        assert_eq!(check(&outside).map(|finding| finding.confidence), Some(CONFIDENCE_UNSEEN));
     }
 }
