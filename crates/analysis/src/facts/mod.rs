@@ -97,6 +97,9 @@ pub struct Facts {
     pub processor_time: Option<ProcessorTime>,
 }
 
+/// What happens more rarely than once in ten seconds does not limit anything all the time.
+const OFTEN_PER_S: f64 = 0.1;
+
 impl Facts {
     /// The value of a fact; `None` when it is not known.
     pub fn value(&self, name: FactId) -> Option<f64> {
@@ -167,6 +170,13 @@ impl Facts {
     /// Length in seconds of the window of a fact.
     pub fn window_s(&self, name: FactId) -> Option<f64> {
         self.facts.get(&name).map(|fact| fact.to_s - fact.from_s)
+    }
+
+    /// How often something was counted that may be what limits: at least once, and once in ten seconds of a long measurement.
+    pub(crate) fn counted_often(&self, name: FactId) -> Option<f64> {
+        let is_often =
+            |count: &f64| self.window_s(name).is_none_or(|window_s| *count >= OFTEN_PER_S * window_s);
+        self.value(name).filter(|count| *count >= 1.0).filter(is_often)
     }
 
     /// All facts, by name.

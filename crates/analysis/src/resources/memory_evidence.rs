@@ -12,6 +12,8 @@ pub(crate) const FULL_FRACTION_MIN: f64 = 0.02;
 const FULL_FRACTION_MIN_NO_SWAP: f64 = 0.05;
 const REFAULTS_PER_S_MIN: f64 = 100.0;
 
+const KILL_EVERY_S: f64 = 60.0;
+
 /// Less than this in swap was put there once and is not asked for.
 const SWAPPED_BYTES_MIN: f64 = 1e6;
 
@@ -36,7 +38,13 @@ pub(crate) const CONFIDENCE_OTHER_PROCESSES: f64 = 0.5;
 
 /// How many of the service's processes the kernel killed for want of memory.
 pub(crate) fn oom_kills(facts: &Facts) -> Option<f64> {
-    facts.value(FactId::group_oom_kills).filter(|killed| *killed >= 1.0)
+    kills(facts, FactId::group_oom_kills)
+}
+
+/// One kill in a minute or more: what happened once in an hour is not what limits it.
+fn kills(facts: &Facts, name: FactId) -> Option<f64> {
+    let often = |killed: &f64| facts.window_s(name).is_none_or(|window_s| *killed >= window_s / KILL_EVERY_S);
+    facts.value(name).filter(|killed| *killed >= 1.0).filter(often)
 }
 
 /// What proves that memory is short; `None` when nothing does.
@@ -52,7 +60,7 @@ pub(crate) fn evidence(facts: &Facts) -> Option<MemoryEvidence> {
     }
     // Where the group's own counter was read and stands still, the kernel killed elsewhere.
     let unread = facts.value(FactId::group_oom_kills).is_none();
-    let of_machine = facts.value(FactId::oom_kills).filter(|killed| *killed >= 1.0 && unread);
+    let of_machine = kills(facts, FactId::oom_kills).filter(|_| unread);
     let fell = facts.value(FactId::service_processes_fell_max).is_some_and(|fell| fell >= 1.0);
     if let Some(killed) = of_machine.filter(|_| fell) {
         return Some(proven(format!(

@@ -29,9 +29,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if !facts.is_service("nginx") {
         return None;
     }
-    let at_least_one = |name: FactId| facts.value(name).filter(|count| *count >= 1.0);
-    let logged = at_least_one(FactId::nginx_connections_messages);
-    let dropped = at_least_one(FactId::nginx_dropped);
+    let logged = facts.counted_often(FactId::nginx_connections_messages);
+    let dropped = facts.counted_often(FactId::nginx_dropped);
     let failed = facts.value(FactId::failed_fraction).filter(|failed| *failed >= FAILED_FRACTION_MIN);
     let confidence = match (logged, dropped) {
         (Some(_), _) if failed.is_some() || !facts.loaded => 0.95,

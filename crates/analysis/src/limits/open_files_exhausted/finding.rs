@@ -36,7 +36,7 @@ enum FilesOwner<'a> {
 
 /// Fires when a log says so, or when a process stands at its limit while requests fail.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let at_least_one = |name: &FactId| facts.value(*name).is_some_and(|count| count >= 1.0);
+    let at_least_one = |name: &FactId| facts.counted_often(*name).is_some();
     let fraction = facts.value(FactId::open_files_fraction);
     let (backend, backend_fraction) =
         facts.each(FactId::backend_open_files_fraction).max_by(|a, b| a.1.total_cmp(&b.1)).unzip();

@@ -31,11 +31,11 @@ struct TaskLimit {
 /// Fires when tasks are refused, or when they stand at a limit while connections wait.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let reached = reached_limit(facts);
-    let refused = facts.value(FactId::tasks_refused).filter(|count| *count >= 1.0);
+    let refused = facts.counted_often(FactId::tasks_refused);
     let messages = fact_ids! {
         fork_failed_messages, no_processes_left_messages, kernel_process_limit_messages,
     };
-    let output = messages.into_iter().find(|name| facts.value(*name).is_some_and(|count| count >= 1.0));
+    let output = messages.into_iter().find(|name| facts.counted_often(*name).is_some());
     let confidence = match (&reached, refused, output) {
         (Some(_), Some(_), _) => 0.95,
         (Some(_), None, Some(_)) => 0.9,
