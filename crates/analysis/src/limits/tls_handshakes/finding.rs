@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::request_cost::RequestCost;
 use crate::resources::syscall_cost::scaled_to_machine_us;
-use crate::resources::{processor_time, request_cost, site_profile};
+use crate::resources::{processor_time, processors, request_cost, site_profile};
 use crate::settings::effective;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::{ApplyClass, SettingChange};
@@ -29,6 +29,8 @@ const SIGN_US: [(&str, f64); 6] = [
 const SIGN_SMALL_US: f64 = 40.0;
 /// The share of the service's work that handshakes which need not be must cost.
 const SHARE_MIN: f64 = 0.2;
+const FULL_FRACTION_MIN: f64 = 0.85;
+const CONFIDENCE_SAMPLED: f64 = 0.75;
 /// Requests on a kept connection, as a share: with more of them handshakes are few.
 const REUSED_MAX: f64 = 0.6;
 /// Below this share of resumed sessions the server does not know its visitors again.
@@ -53,22 +55,30 @@ struct HandshakeSaving {
 /// Fires when handshakes fill the processors, and need not.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|_| site_profile::is_tls(facts) == Some(true))?;
-    let work = request_cost::request_cost(facts)?;
+    // Where nobody counts requests, samples of full processors tell what handshakes take of them.
+    let work = request_cost::request_cost(facts);
+    let is_sampled = processor_time::handshakes(facts).is_some() && has_full_processors(facts);
+    if work.is_none() && !is_sampled {
+        return None;
+    }
     let handshakes = handshakes(facts, service)?;
-    let best = savings(facts, service, &handshakes, &work);
+    let best = savings(facts, service, &handshakes, work.as_ref());
     let saving = best.filter(|saving| saving.share >= SHARE_MIN)?;
     let resumed =
         handshakes.resumed.map_or(String::new(), |resumed| format!(" ({:.0}% resumed)", resumed * 100.0));
+    let requests = facts.ended_per_s().or(facts.value(FactId::server_requests_per_s));
+    let requests = requests.map_or(String::new(), |rate| format!(" for {} req/s", format_number(rate)));
     Some(Finding {
         id: LimitId::TlsHandshakes.into(),
         summary: format!(
-            "TLS handshakes saturate the CPU: {} handshakes/s{resumed} for {} req/s{}. {}",
+            "TLS handshakes saturate the CPU: {} handshakes/s{resumed}{requests}{}. {}",
             format_number(handshakes.per_s),
-            format_number(facts.ended_per_s().or(facts.value(FactId::server_requests_per_s))?),
             handshakes.key.as_ref().map_or(String::new(), |key| format!(", with a {key} key")),
             saving.words,
         ),
-        confidence: work.scaled_confidence(saving.confidence),
+        confidence: work.map_or(saving.confidence.min(CONFIDENCE_SAMPLED), |work| {
+            work.scaled_confidence(saving.confidence)
+        }),
         explains_fraction: Some(significant(saving.share, 3)),
         facts: facts.cite(&fact_ids! {
             tls_handshakes_per_s, tls_resumed_fraction, tls_handshake_mean_us, connections_reused_fraction,
@@ -77,6 +87,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         }),
         remedies: saving.remedies,
     })
+}
+
+/// Whether processors are full: for others to wait, or by the service alone, whose few processes have a core each.
+fn has_full_processors(facts: &Facts) -> bool {
+    let of_usable = processors::own_cores(facts).zip(facts.value(FactId::usable_cores));
+    processors::cpu_shortage(facts).is_some()
+        || of_usable.is_some_and(|(own, usable)| own >= FULL_FRACTION_MIN * usable)
 }
 
 /// What every handshake costs, without the signature.
@@ -98,7 +115,7 @@ fn savings(
     facts: &Facts,
     service: &ServiceSnapshot,
     of: &Handshakes,
-    work: &RequestCost,
+    work: Option<&RequestCost>,
 ) -> Option<HandshakeSaving> {
     let server = TlsSettings::of(facts, service);
     // What is not known is between: half of them.
@@ -106,7 +123,7 @@ fn savings(
     let sampled = processor_time::handshakes(facts);
     let share = |us: f64| match sampled {
         Some(all) => all * us / (handshake_us(facts) + signed * of.sign_us),
-        None => (of.per_s * us / 1e6 / work.cores).min(0.95),
+        None => work.map_or(0.0, |work| (of.per_s * us / 1e6 / work.cores).min(0.95)),
     };
     let reused = site_profile::reused(facts);
     if reused.is_some_and(|reused| reused > REUSED_MAX) {
@@ -296,6 +313,7 @@ mod tests {
     use super::*;
     use crate::facts::testing::{facts, with_changes};
     use crate::settings::effective::RequestTarget;
+    use webdyno_model::processor_time::{ProcessorTime, ProcessorTimePart, ProcessorWork};
     use webdyno_model::service::ScopedSetting;
 
     type FactChanges<'a> = &'a [(FactId, f64)];
@@ -334,6 +352,41 @@ mod tests {
         assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.918)));
         let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["SSLSessionCache", "SSLCertificateFile"]);
+    }
+
+    #[test]
+    fn where_nobody_counts_requests_samples_of_full_processors_tell() {
+        let with = |cores: f64, wait: f64| {
+            let values = [
+                (FactId::service_cpu_cores, cores),
+                (FactId::usable_cores, 1.0),
+                (FactId::usable_busy_fraction, 1.0),
+                (FactId::pressure_group_cpu_some_fraction, wait),
+                (FactId::new_connections_per_s, 260.0),
+            ];
+            let mut facts = facts(&values, &[]);
+            let part = ProcessorTimePart {
+                work: ProcessorWork::TlsHandshakes,
+                fraction: 0.85,
+                ci95: [0.8, 0.9],
+                mostly: "libcrypto.so.3".into(),
+            };
+            facts.processor_time =
+                Some(ProcessorTime { with_kernel: true, parts: vec![part], ..ProcessorTime::default() });
+            let scoped = |(setting, value): &(&str, &str)| ScopedSetting {
+                setting: (*setting).into(),
+                value: (*value).into(),
+                scope: vec!["VirtualHost *:443".into()],
+                ..ScopedSetting::default()
+            };
+            let all = [&FORGETS[..], &[LARGE]].concat();
+            facts.service.as_mut().unwrap().scoped = all.iter().map(scoped).collect();
+            facts.request_targets =
+                vec![RequestTarget { share: 1.0, ..RequestTarget::of("https://h/a").unwrap() }];
+            check(&facts).map(|finding| finding.confidence)
+        };
+        let sampled = Some(CONFIDENCE_SAMPLED);
+        assert_eq!([with(0.6, 1.0), with(0.9, 0.1), with(0.6, 0.1)], [sampled, sampled, None]);
     }
 
     #[test]

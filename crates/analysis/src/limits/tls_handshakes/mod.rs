@@ -32,7 +32,7 @@ pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         connections_reused_fraction, cores, cpu_per_request_us, ended_per_s, new_connections_per_s,
         pressure_group_cpu_some_fraction, rate, server_requests_per_s, service_cores_limit, service_cpu_cores,
-        tls_handshake_mean_us, tls_handshakes_per_s, tls_resumed_fraction,
+        tls_handshake_mean_us, tls_handshakes_per_s, tls_resumed_fraction, usable_cores,
     }],
     causes: &[
         LimitId::CpuSaturated,
