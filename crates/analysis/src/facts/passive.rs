@@ -20,7 +20,9 @@ const APACHE_COUNT: &str = "apache.accesses_count";
 const OPENS: &str = "sockets.passive_opens_count";
 const QUEUE: &str = "sockets.accept_queue_count";
 const WRITING: &str = "apache.workers_writing_count";
+const NGINX_WRITING: &str = "nginx.connections_writing_count";
 const CONNECTIONS: &str = "clients.connections_count";
+const IDLE: &str = "clients.idle_count";
 /// Pages that the agent asked for: requests, and connections, that are nobody's traffic.
 const OWN_PAGES: &str = "apache.own_requests_count";
 /// Counts of requests that the programs keep themselves, in front or not.
@@ -85,21 +87,30 @@ impl FactBuilder<'_> {
 
     /// Requests in the server at once, and by Little's law how long each was in it.
     fn requests_in_server(&mut self, per_s: Option<f64>, opened: Option<f64>) {
+        let log_us = self.logged_time_us();
+        let queue = self.series.mean(QUEUE).unwrap_or(0.0);
         let reported = self.facts.get(&FactId::requests_at_server_mean).map(|fact| (fact.value, WRITING));
         // A connection that is used once is a request.
         let once =
             per_s.zip(opened).is_some_and(|(per_s, opened)| per_s > 1.0 && per_s <= KEPT_SHARE_MAX * opened);
-        let outside = || self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
-        let log_us = self.logged_time_us();
-        if let Some((in_server, metric)) = reported.or_else(outside) {
+        let used_once = self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
+        // nginx counts who asks for the count; of connections those have a request that are not idle.
+        let writing = self.series.mean(NGINX_WRITING).map(|count| ((count - 1.0).max(0.0), NGINX_WRITING));
+        let asked = self.series.mean(CONNECTIONS).zip(self.series.mean(IDLE));
+        let asked = asked.map(|(all, idle)| ((all - idle).max(0.0), CONNECTIONS));
+        if let Some((in_server, metric)) = reported.or(used_once).or(writing).or(asked) {
             self.add_observed(FactId::in_flight_mean, Some(in_server), (metric, Derivation::Mean));
         }
         let worker_us = self.facts.get(&FactId::worker_time_mean_us).map(|fact| (fact.value, WRITING));
-        let service = log_us.map(|us| (us, LOG_TIME)).or(worker_us);
-        let Some((service_us, metric)) = service else { return };
+        let by_law = used_once
+            .zip(per_s)
+            .map(|((connections, metric), per_s)| (((connections - queue) / per_s * 1e6).max(0.0), metric));
+        let Some((service_us, metric)) = log_us.map(|us| (us, LOG_TIME)).or(worker_us).or(by_law) else {
+            return;
+        };
         self.add_observed(FactId::service_time_mean_us, Some(service_us), (metric, Derivation::Mean));
         // The service's clock begins when a worker has the connection: before, it waits in the kernel's queue.
-        let queue_us = self.series.mean(QUEUE).zip(per_s).map_or(0.0, |(queue, per_s)| queue / per_s * 1e6);
+        let queue_us = per_s.map_or(0.0, |per_s| queue / per_s * 1e6);
         let response = Some(service_us + queue_us);
         self.add_observed(FactId::response_time_mean_us, response, (metric, Derivation::Mean));
     }
@@ -254,6 +265,16 @@ mod tests {
         for (opened, in_flight) in [(100.0, Some(30.0)), (20.0, None)] {
             let outside = watched(&[(super::LOG, 100.0), (super::OPENS, opened)], &[queue, connections]);
             assert_eq!(outside.value(FactId::in_flight_mean), in_flight, "{opened}");
+            // 30 less 5 in the queue, at 100 a second.
+            let service_us = in_flight.map(|_| 250_000.0);
+            assert_eq!(outside.value(FactId::service_time_mean_us), service_us, "{opened}");
+        }
+        let counts = [("nginx.requests_count", 100.0)];
+        for (levels, in_flight) in [
+            (vec![connections, (super::IDLE, 22.0)], 8.0),
+            (vec![connections, (super::IDLE, 22.0), (super::NGINX_WRITING, 7.0)], 6.0),
+        ] {
+            assert_eq!(watched(&counts, &levels).value(FactId::in_flight_mean), Some(in_flight));
         }
     }
 
