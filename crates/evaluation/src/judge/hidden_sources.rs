@@ -4,7 +4,9 @@
 //! PTRACE_MODE_READ), hidepid in proc(5), syslog(2), and the modes that Debian gives logs and sockets.
 
 use webdyno_analysis::measurement::Measurement;
+use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::topology::Topology;
 
 /// A source of signals that a host may not give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +54,10 @@ impl SignalSource {
                 "opcache.",
                 "mariadb.",
                 "clients.",
+                "php_functions.",
+                "php_scripts.",
+                "apache_scripts.",
+                "profile.",
             ],
             Self::Processes => &[
                 "process.",
@@ -70,10 +76,16 @@ impl SignalSource {
 
     fn hides(self, metric: &str) -> bool {
         let is_of = self.metrics().iter().any(|beginning| metric.starts_with(beginning));
-        // Sockets of the port are listed for everybody, with what came in on each (sock_diag(7)).
-        let is_public = metric == "clients.receiving_count";
+        let is_public = match self {
+            // Of a database that lets nobody in the sockets are seen (proc_pid_net(5)).
+            Self::Database => metric == "mariadb.clients_count",
+            // Sockets of the port are listed for everybody, with what came in on each (sock_diag(7)).
+            _ => metric == "clients.receiving_count",
+        };
         // Lines of FPM's log are counted among what its pools tell.
-        (is_of && !is_public) || (self == Self::Logs && metric.contains(".log_"))
+        (is_of && !is_public)
+            || (self == Self::Logs && metric.contains(".log_"))
+            || (self == Self::Root && is_of_backend(metric))
     }
 
     fn hide_of_service(self, service: &mut ServiceSnapshot) {
@@ -92,17 +104,25 @@ impl SignalSource {
     }
 }
 
-/// A measurement without what these sources tell.
+/// Whether a metric is that of a program behind the service: `process.mariadb.cpu_s`.
+fn is_of_backend(metric: &str) -> bool {
+    ["process.", "threads."].iter().any(|beginning| metric.starts_with(beginning))
+        && metric.matches('.').count() > 1
+}
+
+/// A measurement without what these sources tell. Who listens at a socket, and who is connected to it, is told by descriptors, which
+/// only root reads.
 pub fn hide_sources(sources: &[SignalSource], of: &Measurement) -> Measurement {
     let mut measurement = of.clone();
     for timed in &mut measurement.samples {
         timed.sample.values.retain(|metric, _| !sources.iter().any(|source| source.hides(metric)));
     }
     measurement.samples.retain(|timed| !timed.sample.values.is_empty() || timed.sample.error.is_some());
-    let sees_backends = !sources.contains(&SignalSource::Processes);
+    let is_blind =
+        [SignalSource::Processes, SignalSource::Root].iter().any(|source| sources.contains(source));
     if let Some(topology) = &mut measurement.topology {
-        if !sees_backends {
-            topology.backends.clear();
+        if is_blind {
+            hide_backends(topology);
         }
         for service in topology.front.iter_mut().chain(&mut topology.backends) {
             sources.iter().for_each(|source| source.hide_of_service(service));
@@ -112,6 +132,22 @@ pub fn hide_sources(sources: &[SignalSource], of: &Measurement) -> Measurement {
         sources.iter().for_each(|source| source.hide_of_service(service));
     }
     measurement
+}
+
+/// What the front's configuration names is left.
+fn hide_backends(topology: &mut Topology) {
+    let front = topology.front.as_ref().map(|front| front.pid);
+    topology.backends.clear();
+    topology.links.retain(|link| Some(link.from_pid) == front);
+    topology
+        .links
+        .iter_mut()
+        .for_each(|link| (link.to, link.to_pid, link.connections_count) = (None, None, None));
+    topology.missing.push(MissingSignal {
+        signal: "topology".into(),
+        why: "the sockets of processes cannot be seen: permission denied".into(),
+        how_to_enable: "run webdyno as root".into(),
+    });
 }
 
 /// Each source, and each pair of them.
