@@ -1,7 +1,8 @@
 //! Writing one file, and putting one back: a temporary file in the same directory, then a rename.
 //!
-//! rename(2) replaces atomically: whoever opens the path finds the old file or the new one, whole. The temporary file
-//! carries the session's id in its name, so that a rollback finds what a killed session left behind.
+//! rename(2) replaces atomically: whoever opens the path finds the old file or the new one, whole. The temporary file is
+//! whole, too, before it has a name, where the file system has files without one: a service may read a directory with all
+//! that is in it. It carries the session's id in its name, so that a rollback finds what a killed session left behind.
 
 use crate::change::action::OldFile;
 use crate::change::seams::disk::{Disk, Kind, folder_of, sha256_hex};
@@ -83,6 +84,13 @@ pub fn with_content(disk: &dyn Disk, path: &Path, old: Option<&OldFile>, content
     let owner = disk.owner_of_new(folder);
     let (uid, gid) = owner.map_err(|error| io_error("write to", folder.display(), &error))?;
     Ok(OldFile { content, sha256, mode: 0o644, uid, gid, modified: None, attributes: BTreeMap::new() })
+}
+
+/// The original with the mode, owner and attributes that our version of it has now: whoever changed those since meant the file,
+/// whatever it holds.
+pub fn with_rights_of(original: &OldFile, there: OldFile) -> OldFile {
+    let OldFile { content, sha256, modified, .. } = original.clone();
+    OldFile { content, sha256, modified, ..there }
 }
 
 /// Replaces what is at `path` by `new`, if what is there has the content `expected` (`None`: no file).

@@ -11,6 +11,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use webdyno_model::change::{ApplyClass, Change, RenderedPlan, SettingChange};
@@ -43,9 +44,13 @@ impl ListeningSockets {
         if !self.process.is_alive() {
             return Ok(None);
         }
-        let backlogs = self.sockets()?.into_iter().filter_map(|socket| socket.queue_max_count);
-        let least = backlogs.min().ok_or_else(|| io::Error::other("its listening sockets are not seen"))?;
+        let backlogs = self.backlogs()?;
+        let least = backlogs.first().ok_or_else(|| io::Error::other("its listening sockets are not seen"))?;
         Ok(Some(least.to_string()))
+    }
+
+    fn backlogs(&self) -> io::Result<BTreeSet<u32>> {
+        Ok(self.sockets()?.into_iter().filter_map(|socket| socket.queue_max_count).collect())
     }
 
     /// Gives all of them another backlog.
@@ -138,6 +143,15 @@ pub fn prepare(
     let now = sockets.read(SETTING).map_err(unseen)?.and_then(|now| now.parse::<u64>().ok());
     let Some(now) = now else { return Err((format!("the backlog of {name} is not known"), by_hand())) };
     sockets.descriptors().map_err(unseen)?;
+    let backlogs: Vec<_> = sockets.backlogs().map_err(unseen)?.iter().map(u32::to_string).collect();
+    if backlogs.len() > 1 {
+        let why =
+            format!("the sockets of {name} on port {port} have different backlogs: {}", backlogs.join(", "));
+        return Err((
+            why,
+            Some("give each its own by hand: one number could not be taken back to all of them".into()),
+        ));
+    }
     if now >= wanted {
         return Err((format!("{name} has a backlog of {now} already"), None));
     }
@@ -218,7 +232,11 @@ mod tests {
             let (why, _) = prepare(&service, &change(to), granted).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
-        drop(listener);
+        let second = TcpListener::bind(("127.0.0.2", port)).unwrap();
+        rustix::net::listen(&second, 9).unwrap();
+        let (why, hint) = prepare(&service, &change(30), None).unwrap_err();
+        assert!(why.contains("have different backlogs: 7, 9") && hint.is_some(), "{why}");
+        drop((listener, second));
         assert!(prepare(&service, &change(30), None).unwrap_err().0.contains("cannot be reached"));
     }
 }

@@ -32,8 +32,13 @@ const OF_SOCKET: [&str; 11] = [
 /// The format of a log that names none.
 const FORMAT: &str = "combined";
 
+/// Those that are written; a file that is included twice has its directives once.
 fn in_http(config: &Config, name: &str) -> Vec<Occurrence> {
-    let mut found = distinct(config.occurrences(name));
+    distinct(each_in_http(config, name))
+}
+
+fn each_in_http(config: &Config, name: &str) -> Vec<Occurrence> {
+    let mut found = config.occurrences(name);
     found.retain(|one| one.blocks.first().is_some_and(|block| block.name == "http"));
     found
 }
@@ -108,7 +113,8 @@ pub fn max_conns(
     server: Option<&str>,
     value: &str,
 ) -> Result<(Option<SettingValue>, Vec<TextEdit>), Obstacle> {
-    let mut found = in_http(config, "server");
+    // A line of a file that two upstreams include bounds the connections of both.
+    let mut found = each_in_http(config, "server");
     found.retain(|one| {
         let is_meant = server.is_none_or(|server| one.words.first().is_some_and(|word| word == server));
         one.blocks.iter().any(|block| block.name == "upstream") && is_meant && bound(one).is_some()
@@ -122,8 +128,15 @@ pub fn max_conns(
         }
         [] => Err((format!("no upstream of nginx has a max_conns for {to}"), None)),
         several => {
-            let places: Vec<_> = several.iter().take(4).map(Occurrence::place).collect();
-            let why = format!("max_conns for {to} stands in {} places: {}", several.len(), places.join(", "));
+            let written = distinct(several.to_vec());
+            let places: Vec<_> = written.iter().take(4).map(Occurrence::place).collect();
+            let places = places.join(", ");
+            let why = match written.len() {
+                1 => {
+                    format!("max_conns for {to} holds in {} upstreams, which include {places}", several.len())
+                }
+                count => format!("max_conns for {to} stands in {count} places: {places}"),
+            };
             Err((why, Some(format!("write max_conns={value} there by hand, where the site needs it"))))
         }
     }
@@ -246,5 +259,13 @@ mod tests {
             let (why, _) = to(&around(inner), Some("a:1")).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("members"), "server a:1 max_conns=3;").unwrap();
+        let both = "http { upstream a { include members; } upstream b { include members; } }";
+        std::fs::write(path("nginx.conf"), both).unwrap();
+        let config = read(&Root::ours(), &path("nginx.conf").to_string_lossy());
+        let (why, _) = max_conns(&config, Some("a:1"), "38").unwrap_err();
+        assert!(why.contains("holds in 2 upstreams, which include ") && why.ends_with("members:1"), "{why}");
     }
 }

@@ -137,7 +137,7 @@ fn real(file: &Path) -> PathBuf {
     std::fs::canonicalize(file).unwrap_or_else(|_| file.to_owned())
 }
 
-/// Reads the configuration with the new texts: nothing may be left to be written.
+/// Reads the configuration with the new texts: nothing may be left to be written, and no header may be lost.
 fn prove(
     config: &Config,
     port: u16,
@@ -153,6 +153,9 @@ fn prove(
         if !written(&after, port, &change)?.1.is_empty() {
             let why = format!("{} {to} in {file} would not hold", setting.name);
             return Err((why, Some("set it by hand".into())));
+        }
+        if find(&setting.name).is_some_and(|setting| setting.place == Place::Upstream) {
+            upstream::keeps_headers(config, &after)?;
         }
     }
     Ok(())
@@ -230,6 +233,31 @@ mod tests {
         let (why, _) = super::plan(&config, 8080, &wanted).unwrap_err();
         assert!(why.contains("every setting already has the value"), "{why}");
         assert!(super::plan(&config, 80, &wanted[1..2]).unwrap_err().0.contains("names port 80"));
+    }
+
+    #[test]
+    fn a_location_of_two_servers_hands_on_the_headers_of_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let app = "location / { proxy_pass http://app; }\n";
+        std::fs::write(root.join("app.conf"), app).unwrap();
+        let servers = |of_second: &str| {
+            let first =
+                "server { proxy_set_header Host $host; proxy_set_header X-Token t; include app.conf; }";
+            format!(
+                "upstream app {{ server 10.0.0.2; }}\n{first}\nserver {{ {of_second} include app.conf; }}\n"
+            )
+        };
+        let wanted = [number("keepalive", 16)];
+        let (why, hint) = plan(&config(&root, &servers("")), 80, &wanted).unwrap_err();
+        let place = format!("{}:1", root.join("app.conf").display());
+        assert_eq!(why, format!("{place} would no longer hand on Host, X-Token, which its server sets"));
+        assert!(hint.unwrap().contains("Connection"));
+        // Where both have headers of their own, each has the one more.
+        let plan =
+            plan(&config(&root, &servers("proxy_set_header X-Real-IP $remote_addr;")), 80, &wanted).unwrap();
+        let texts: Vec<_> = plan.files.iter().map(|file| file.after.matches("Connection").count()).collect();
+        assert_eq!(texts, [2, 0], "the site, and the location");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use super::config::{Config, Occurrence, Opening, authority};
 use super::edit::{NO_CLOSE, Obstacle, TextEdit};
+use std::collections::{BTreeMap, BTreeSet};
 use webdyno_model::service::SettingValue;
 
 /// What is passed on over connections that can be kept.
@@ -44,6 +45,50 @@ pub fn keepalive(
         edits.extend(locations.keeping(pass)?);
     }
     Ok((kept.map(|kept| SettingValue::parse(&kept.value)), edits))
+}
+
+/// Checks that each request is still passed on with the headers of before, but for how the connection is kept: a first
+/// `proxy_set_header` in a location of a file that several servers include ends what one of them hands down.
+pub fn keeps_headers(before: &Config, after: &Config) -> Result<(), Obstacle> {
+    for ((pass, was), (_, is)) in handed_on(before).into_iter().zip(handed_on(after)) {
+        if was == is {
+            continue;
+        }
+        let lost: BTreeSet<&str> =
+            was.iter().filter(|one| !is.contains(one)).map(|one| one[0].as_str()).collect();
+        let lost: Vec<_> = lost.into_iter().take(4).collect();
+        let why =
+            format!("{} would no longer hand on {}, which its server sets", pass.place(), lost.join(", "));
+        let hint =
+            format!("write `{NO_CLOSE};` by hand beside the headers of each server that has this location");
+        return Err((why, Some(hint)));
+    }
+    Ok(())
+}
+
+/// Where requests are passed on, with the words of the headers that hold there; a connection that is closed, or kept, is none.
+fn handed_on(config: &Config) -> Vec<(Occurrence, Vec<Vec<String>>)> {
+    let place = |blocks: &[Opening]| -> Vec<(String, usize)> {
+        blocks.iter().map(|block| (block.file.clone(), block.span.start)).collect()
+    };
+    let mut headers: BTreeMap<Vec<(String, usize)>, Vec<Vec<String>>> = BTreeMap::new();
+    for header in config.occurrences("proxy_set_header") {
+        headers.entry(place(&header.blocks)).or_default().push(header.words);
+    }
+    let is_told = |words: &&Vec<String>| match &words[..] {
+        [name, value] if name.eq_ignore_ascii_case("connection") => {
+            !value.is_empty() && !value.eq_ignore_ascii_case("close")
+        }
+        words => !words.is_empty(),
+    };
+    let passes = config.occurrences("proxy_pass").into_iter();
+    let with_headers = |pass: Occurrence| {
+        let around = place(&pass.blocks);
+        let innermost = (0..=around.len()).rev().find_map(|depth| headers.get(&around[..depth]));
+        let told = innermost.into_iter().flatten().filter(is_told).cloned().collect();
+        (pass, told)
+    };
+    passes.map(with_headers).collect()
 }
 
 /// The upstream that is meant, and where requests are passed to it.

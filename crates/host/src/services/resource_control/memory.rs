@@ -124,6 +124,10 @@ impl MemoryLimit {
         if !directory.exists() {
             return Ok(());
         }
+        if !moved.home.exists() {
+            // systemd removes groups that are empty: there is no way back, and the limit is all that can go.
+            return write_to(&self.file, self.written(NO_LIMIT));
+        }
         move_all(&moved.home, || control_group::all_members(directory))?;
         let mut removed = Ok(());
         // It is in use for a moment yet by those that have ended.
@@ -352,6 +356,20 @@ mod tests {
         std::fs::write(home.join("cpu.max"), "50000 100000\n").unwrap();
         let (why, _) = sharing_group(&service, &group).unwrap_err();
         assert!(why.contains("would leave the limit") && why.ends_with("cpu.max"), "{why}");
+    }
+
+    #[test]
+    fn a_limit_goes_also_where_the_group_of_before_is_gone() {
+        let root = tempfile::tempdir().unwrap();
+        let process = ProcessName::of(std::process::id()).unwrap();
+        for (file, none) in [(FILES[0], "-1"), (FILES[1], "max")] {
+            let file = root.path().join(file);
+            std::fs::write(&file, "1").unwrap();
+            std::fs::write(root.path().join("cgroup.procs"), process.pid.to_string()).unwrap();
+            let moved = Some(Moved { process, home: root.path().join("gone") });
+            MemoryLimit { file: file.clone(), moved }.write(SETTING, NO_LIMIT).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), none);
+        }
     }
 
     #[test]
