@@ -163,8 +163,7 @@ impl Collector for Profile {
         };
         let (drained, scope) = (sampling.drain(), sampling.scope);
         self.processes.begin(mains.into_iter().collect::<BTreeSet<u32>>());
-        self.processes.parents.extend(drained.forks);
-        self.processes.names.extend(drained.names);
+        self.processes.learn(drained.forks, drained.names);
         let mut reading = Reading::default();
         reading.push(SAMPLES, drained.hits.len() as f64);
         reading.push(LOST, drained.lost_count as f64);
