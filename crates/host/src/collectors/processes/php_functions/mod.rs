@@ -27,8 +27,7 @@ use webdyno_model::service::ServiceSnapshot;
 /// Moments of a reading, and how far they are apart: a second less what the reading itself takes.
 const MOMENTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(45);
-/// Processes that are looked at in a reading, others in the next one: so many take 19 ms of a core each second in a
-/// build for tests, and less in one for use.
+/// Processes that are looked at in a reading, others in the next one: so many take 11 ms of a core each second.
 const PROCESSES_MAX: usize = 16;
 /// Letters of a name: of a longer one its end, as method and class stand there.
 const NAME_LETTERS_MAX: usize = 72;
