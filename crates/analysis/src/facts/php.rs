@@ -5,6 +5,7 @@
 use super::{Derivation, FactBuilder, FactId, Facts};
 use crate::measurement::statistics::mean;
 use crate::settings::backends;
+use std::collections::{BTreeMap, BTreeSet};
 use webdyno_model::fact::Fact;
 
 fact_table! {
@@ -56,28 +57,59 @@ const FUNCTIONS: [&str; 2] = ["php_functions.*.running_count", "php_functions.*.
 /// Fewer looks at processes say nothing of shares; and smaller shares are not worth a fact.
 const LOOKS_MIN: f64 = 20.0;
 const SHARE_MIN: f64 = 0.05;
+/// Functions have to be met in so many readings, or in all of a shorter window: one process may be in one function for a second.
+const READINGS_MIN: usize = 5;
+/// What functions are told as that the collector does not tell apart: a part of the whole that says nothing.
+const OTHERS: &str = "others";
+
+/// The pool and the function of an instance of `php_functions`: `www/Shop::prices;md5`. No name of a function has a slash.
+pub(super) fn pool_and_function(instance: &str) -> (Option<&str>, &str) {
+    instance.rsplit_once('/').map_or((None, instance), |(pool, function)| (Some(pool), function))
+}
 
 impl FactBuilder<'_> {
     /// Of the processes of PHP that executed a script, the share that each script had; of those that computed, the share of
     /// each function; and of all, the share that waited in each.
     pub(super) fn php_scripts(&mut self) {
-        let computing = &FUNCTIONS[..1];
         self.shares_of(&SCRIPTS, &SCRIPTS, FactId::php_script_fraction);
-        self.shares_of(computing, computing, FactId::php_computing_fraction);
-        self.shares_of(&FUNCTIONS[1..], &FUNCTIONS, FactId::php_waiting_fraction);
+        for (part, whole, fact) in [
+            (0, &FUNCTIONS[..1], FactId::php_computing_fraction),
+            (1, &FUNCTIONS[..], FactId::php_waiting_fraction),
+        ] {
+            if self.are_met_often(whole) {
+                self.shares_of(&FUNCTIONS[part..=part], whole, fact);
+            }
+        }
     }
 
-    /// What each instance of these metrics is of the whole that others sum up to. A reading tells none that was not met.
+    fn are_met_often(&self, functions: &[&str]) -> bool {
+        let metrics = functions.iter().flat_map(|template| self.instances(template));
+        let metrics: BTreeSet<&str> = metrics.map(|(_, metric)| metric).collect();
+        let readings = || self.series.samples_of("php_functions");
+        let met =
+            readings().filter(|one| one.sample.values.keys().any(|name| metrics.contains(name.as_str())));
+        met.count() >= readings().count().min(READINGS_MIN)
+    }
+
+    /// What each instance of these metrics is of the whole that others sum up to. A reading tells none that was not met. What
+    /// several pools execute is one function.
     fn shares_of(&mut self, parts: &[&str], whole: &[&str], fact: FactId) {
-        let looks = |metric: &str| self.series.levels(metric).iter().sum::<f64>();
-        let counted = |templates: &[&str]| -> Vec<_> {
-            let all = templates.iter().flat_map(|template| self.instances(template));
-            all.map(|(at, metric)| (at, metric, looks(metric))).collect()
+        let counted = |templates: &[&str]| {
+            let mut counted: BTreeMap<&str, (&str, f64)> = BTreeMap::new();
+            for template in templates {
+                for (at, metric) in self.instances(template) {
+                    let is_function = FUNCTIONS.contains(template);
+                    let at = if is_function { pool_and_function(at).1 } else { at };
+                    counted.entry(at).or_insert((metric, 0.0)).1 +=
+                        self.series.levels(metric).iter().sum::<f64>();
+                }
+            }
+            counted
         };
-        let sum: f64 = counted(whole).iter().map(|(.., count)| count).sum();
-        let told =
-            counted(parts).into_iter().filter(|(.., count)| sum >= LOOKS_MIN && *count >= SHARE_MIN * sum);
-        for (at, metric, count) in told {
+        let sum: f64 = counted(whole).values().map(|(_, count)| count).sum();
+        let mut told = counted(parts);
+        told.retain(|at, (_, count)| *at != OTHERS && sum >= LOOKS_MIN && *count >= SHARE_MIN * sum);
+        for (at, (metric, count)) in told {
             let fraction = Some(webdyno_model::number::significant(count / sum, 3));
             self.add_instance(at, (fact, fraction), (metric, Derivation::Mean));
         }
@@ -247,30 +279,71 @@ mod tests {
         assert_eq!(of(FactId::fpm_queue_last), [Some(1.0), Some(0.0)]);
     }
 
-    #[test]
-    fn of_functions_the_share_that_computes_and_the_share_that_waits_are_told() {
-        let reading = |t_s, values: &[(&str, f64)]| {
+    /// The shares of functions that compute, and that wait, of readings of these values, behind this front.
+    fn shares(readings: &[&[(&str, f64)]], topology: Option<Topology>) -> [Vec<(String, f64)>; 2] {
+        let reading = |(t_s, values): (f64, &&[(&str, f64)])| {
             let named: Vec<_> =
                 values.iter().map(|(name, count)| (format!("php_functions.{name}_count"), *count)).collect();
             let values: Vec<_> = named.iter().map(|(name, count)| (name.as_str(), *count)).collect();
             sample(t_s, "php_functions", &values)
         };
-        let samples = vec![
-            reading(1.0, &[("page.php.running", 10.0), ("db;mysqli_query.waiting", 40.0)]),
-            reading(
-                2.0,
-                &[("Shop::x;md5.running", 30.0), ("db;mysqli_query.waiting", 18.0), ("y.waiting", 2.0)],
-            ),
-        ];
-        let collectors = vec![CollectorInfo {
-            name: "php_functions".into(),
-            metrics: super::FUNCTIONS.map(metric).to_vec(),
-        }];
-        let measurement = Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() };
+        let metrics = super::FUNCTIONS.map(metric).to_vec();
+        let measurement = Measurement {
+            samples: (1..).map(f64::from).zip(readings).map(reading).collect(),
+            collectors: vec![CollectorInfo { name: "php_functions".into(), metrics }],
+            service: Some(ServiceSnapshot::default()),
+            topology,
+            measured_to_s: 10.0,
+            ..Measurement::default()
+        };
         let facts = facts(&measurement, None).unwrap();
-        let of = |name: FactId| facts.each(name).collect::<Vec<_>>();
-        assert_eq!(of(FactId::php_computing_fraction), [("Shop::x;md5", 0.75), ("page.php", 0.25)]);
-        assert_eq!(of(FactId::php_waiting_fraction), [("db;mysqli_query", 0.58)]);
+        [FactId::php_computing_fraction, FactId::php_waiting_fraction]
+            .map(|name| facts.each(name).map(|(at, share)| (at.to_owned(), share)).collect())
+    }
+
+    fn named(shares: &[(&str, f64)]) -> Vec<(String, f64)> {
+        shares.iter().map(|(at, share)| ((*at).to_owned(), *share)).collect()
+    }
+
+    #[test]
+    fn of_functions_the_share_that_computes_and_the_share_that_waits_are_told() {
+        let first: &[_] = &[("page.php.running", 10.0), ("db;mysqli_query.waiting", 40.0)];
+        let second: &[_] =
+            &[("Shop::x;md5.running", 30.0), ("db;mysqli_query.waiting", 18.0), ("y.waiting", 2.0)];
+        let [computing, waiting] = shares(&[first, second], None);
+        assert_eq!(computing, named(&[("Shop::x;md5", 0.75), ("page.php", 0.25)]));
+        assert_eq!(waiting, named(&[("db;mysqli_query", 0.58)]));
+    }
+
+    // The others of a pool are a part of the whole; a pool that is none of the service's is not.
+    #[test]
+    fn functions_of_the_pools_that_requests_come_to_are_told_together() {
+        let pool = |name: &str| Endpoint { name: name.into(), address: name.into(), path: None };
+        let endpoints = ["a", "b", "foreign"].map(pool).to_vec();
+        let fpm = ServiceSnapshot { service: "php_fpm".into(), endpoints, ..ServiceSnapshot::default() };
+        let links = ["a", "b"].map(|by| Link { by: by.into(), ..Link::default() }).to_vec();
+        let topology = Topology { backends: vec![fpm], links, ..Topology::default() };
+        let all: &[_] = &[
+            ("a/Shop::x;md5.running", 10.0),
+            ("b/Shop::x;md5.running", 5.0),
+            ("a/others.running", 15.0),
+            ("foreign/cron.php.running", 70.0),
+        ];
+        assert_eq!(shares(&[all], Some(topology))[0], named(&[("Shop::x;md5", 0.5)]));
+    }
+
+    #[test]
+    fn one_reading_of_many_is_no_evidence() {
+        let (met, none): (&[_], &[_]) = (&[("page.php.running", 40.0)], &[]);
+        for (readings, is_told) in [
+            (vec![met, none, none, none, none, none], false),
+            (vec![met, met, met, met, none, none], false),
+            (vec![met, met, met, met, met, none], true),
+            (vec![met, met], true),
+            (vec![met, none], false),
+        ] {
+            assert_eq!(!shares(&readings, None)[0].is_empty(), is_told, "{readings:?}");
+        }
     }
 
     #[test]

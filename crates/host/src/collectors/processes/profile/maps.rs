@@ -2,12 +2,18 @@
 //!
 //! Facts: proc_pid_maps(5): `BEGIN-END PERMISSIONS OFFSET DEVICE INODE PATH`, in octal escapes for a line feed; of memory
 //! without a file, such as code that an interpreter translates while it runs, there is no path. Files are opened below
-//! `/proc/PID/root`, as a process in a container has names of its own.
+//! `/proc/PID/root`, as a process in a container has names of its own; open(2): what is opened with O_PATH is not opened for what it
+//! is, and can be through `/proc/self/fd`.
 
 use super::symbols::SharedObject;
 use crate::os::procfs;
+use crate::visibility::process_view::Root;
+use rustix::fs::{OFlags, major, minor};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 
 /// Processes that are remembered.
 const PROCESSES_MAX: usize = 4_096;
@@ -28,6 +34,27 @@ pub(in crate::collectors::processes) struct Region {
     /// Device and inode: the same file below several names is read once.
     file: String,
     pub(in crate::collectors::processes) path: String,
+}
+
+impl Region {
+    /// The mapped file, for reading. An error where something else has its name by now: that is not opened, as it may be a FIFO, on
+    /// which one waits, or a device.
+    pub(in crate::collectors::processes) fn open(&self, pid: u32) -> io::Result<File> {
+        let held = File::from(Root::of(pid).open(&self.path, OFlags::PATH)?);
+        if !self.is_file(&held.metadata()?) {
+            return Err(io::Error::other(format!("{} was replaced since it was mapped", self.path)));
+        }
+        File::open(format!("/proc/self/fd/{}", held.as_raw_fd()))
+    }
+
+    /// File systems of layers and of subvolumes (overlayfs, btrfs) have devices of their own for stat(2), of the major number 0: there
+    /// the inode alone tells.
+    fn is_file(&self, found: &Metadata) -> bool {
+        let (major, minor) = (major(found.dev()), minor(found.dev()));
+        let is_device = |device: &str| major == 0 || device == format!("{major:02x}:{minor:02x}");
+        let is_it = |(device, inode): (&str, &str)| inode == found.ino().to_string() && is_device(device);
+        found.is_file() && self.file.split_once(' ').is_some_and(is_it)
+    }
 }
 
 /// The parts with code in the text of `/proc/PID/maps`.
@@ -71,8 +98,8 @@ pub(super) struct Processes {
     mains: BTreeSet<u32>,
     readings_count: u64,
     /// Parents and names that the kernel told: all that is left of a process that has ended.
-    pub(super) parents: BTreeMap<u32, u32>,
-    pub(super) names: BTreeMap<u32, String>,
+    parents: BTreeMap<u32, u32>,
+    names: BTreeMap<u32, String>,
 }
 
 impl Processes {
@@ -87,6 +114,20 @@ impl Processes {
         }
         self.mains = mains;
         self.readings_count += 1;
+    }
+
+    /// What the kernel told since: the children with their parents, and what processes are called. Whoever was forked or executes
+    /// another program is no longer who had that number.
+    pub(super) fn learn(&mut self, forks: Vec<(u32, u32)>, names: Vec<(u32, String)>) {
+        for (pid, _) in &forks {
+            self.known.remove(pid);
+            self.names.remove(pid);
+        }
+        for (pid, _) in &names {
+            self.known.remove(pid);
+        }
+        self.parents.extend(forks);
+        self.names.extend(names);
     }
 
     fn read(&self, pid: u32) -> Process {
@@ -137,10 +178,9 @@ impl Processes {
         if self.objects.len() >= OBJECTS_MAX {
             self.objects.clear();
         }
-        self.objects.entry(region.file.clone()).or_insert_with(|| {
-            let file = File::open(format!("/proc/{pid}/root{}", region.path));
-            file.map_or_else(|_| SharedObject::default(), SharedObject::of)
-        })
+        self.objects
+            .entry(region.file.clone())
+            .or_insert_with(|| region.open(pid).map_or_else(|_| SharedObject::default(), SharedObject::of))
     }
 
     /// Reads the names of the objects of the main processes: while a load saturates the processors, there is no time for it.
@@ -204,8 +244,58 @@ mod tests {
         let text = code.iter().find(|region| region.path.contains("webdyno_host")).unwrap();
         assert_eq!(processes.place(own, text.begin + 1).0, program);
         assert_eq!(processes.place(own, 1), (UNKNOWN.to_owned(), None));
-        processes.names.insert(4_000_001, "cgi".into());
-        processes.parents.insert(4_000_002, 4_000_001);
+        processes.learn(vec![(4_000_002, 4_000_001)], vec![(4_000_001, "cgi".into())]);
         assert_eq!(processes.program(4_000_002), ("cgi".to_owned(), false), "it has ended");
+    }
+
+    #[test]
+    fn of_a_number_that_is_taken_again_the_new_program_is_told() {
+        let (own, ended) = (std::process::id(), 4_000_002);
+        let former = Process { program: "former".into(), regions: vec![], is_service: false, read_in: 0 };
+        for (forks, names) in [(vec![(own, 1)], vec![]), (vec![], vec![(own, "new".to_owned())])] {
+            let mut processes = Processes::default();
+            processes.known.insert(own, former.clone());
+            assert_eq!(processes.program(own).0, "former");
+            processes.learn(forks, names);
+            assert_ne!(processes.program(own).0, "former");
+        }
+        let mut processes = Processes::default();
+        processes.learn(vec![(ended, 4_000_001)], vec![(ended, "former".into()), (4_000_001, "cgi".into())]);
+        assert_eq!(processes.program(ended).0, "former");
+        processes.learn(vec![(ended, 4_000_001)], vec![]);
+        assert_eq!(
+            processes.program(ended).0,
+            "cgi",
+            "it is called as its parent until it is told otherwise"
+        );
+    }
+
+    // Both ends of the FIFO are open, so that opening it would not wait.
+    #[test]
+    fn what_has_the_name_of_a_mapped_file_by_now_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("mapped.so"), "code").unwrap();
+        std::fs::write(at("other.so"), "code").unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, at("fifo.so"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        let _ends = File::options().read(true).write(true).open(at("fifo.so")).unwrap();
+        let region = |name: &str, inode_of: &str| {
+            let found = std::fs::metadata(at(inode_of)).unwrap();
+            let file = format!("{:02x}:{:02x} {}", major(found.dev()), minor(found.dev()), found.ino());
+            Region { begin: 0, end: 1, offset: 0, file, path: at(name).display().to_string() }
+        };
+        for (name, inode_of, is_opened) in [
+            ("mapped.so", "mapped.so", true),
+            ("other.so", "mapped.so", false),
+            ("fifo.so", "mapped.so", false),
+            ("fifo.so", "fifo.so", false),
+        ] {
+            let opened = region(name, inode_of).open(std::process::id());
+            assert_eq!(opened.is_ok(), is_opened, "{name} for {inode_of}: {opened:?}");
+        }
+        let text = procfs::read_text("/proc/self/maps").unwrap();
+        let own = regions(&text).into_iter().find(|region| region.path.contains("webdyno_host")).unwrap();
+        assert!(own.open(std::process::id()).is_ok(), "as the kernel writes it: {own:?}");
     }
 }

@@ -103,10 +103,12 @@ fn call_name(name: &str) -> Option<String> {
 }
 
 /// A name as it may be a part of a metric's.
-pub(super) fn plain(name: &str) -> String {
-    let allowed =
-        |letter: char| if letter.is_ascii_graphic() && !matches!(letter, ';' | '*') { letter } else { '_' };
-    name.chars().take(NAME_LETTERS_MAX).map(allowed).collect()
+fn plain(name: &str) -> String {
+    name.chars().take(NAME_LETTERS_MAX).map(plain_letter).collect()
+}
+
+pub(super) fn plain_letter(letter: char) -> char {
+    if letter.is_ascii_graphic() && !matches!(letter, ';' | '*') { letter } else { '_' }
 }
 
 /// The most hit places; the others by program and object.
@@ -163,8 +165,7 @@ impl Collector for Profile {
         };
         let (drained, scope) = (sampling.drain(), sampling.scope);
         self.processes.begin(mains.into_iter().collect::<BTreeSet<u32>>());
-        self.processes.parents.extend(drained.forks);
-        self.processes.names.extend(drained.names);
+        self.processes.learn(drained.forks, drained.names);
         let mut reading = Reading::default();
         reading.push(SAMPLES, drained.hits.len() as f64);
         reading.push(LOST, drained.lost_count as f64);
