@@ -143,7 +143,7 @@ impl Http3Stream {
 fn io_error(error: SocketError) -> io::Error {
     match error {
         SocketError::Os(errno) => errno.into(),
-        SocketError::Refused => ErrorKind::ConnectionReset.into(),
+        SocketError::Refused | SocketError::StreamReset => ErrorKind::ConnectionReset.into(),
         _ => io::Error::other(Http3Error::Ended("breaks the rules of HTTP/3".into())),
     }
 }

@@ -237,7 +237,7 @@ fn what_a_server_gives_up_has_its_class() {
     let (reset, stop, close): (Act, Act, Act) =
         (|pair, code| pair.reset(0, code), |pair, code| pair.stop(0, code), |pair, code| pair.close(code));
     for (name, act, code, expected) in [
-        ("reset", reset, cancelled, Err(RESET)),
+        ("reset", reset, cancelled, Err(SocketError::StreamReset)),
         ("reset unseen", reset, rejected, Err(SocketError::Refused)),
         ("stopped unseen", stop, rejected, Err(SocketError::Refused)),
         ("the connection closed", close, none, Ok(0)),

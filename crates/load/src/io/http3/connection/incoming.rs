@@ -178,7 +178,7 @@ impl Connection {
             ReadEnd::Whole => self.end(at),
             ReadEnd::Reset(code) => {
                 let rejected = u64::from(code) == ErrorCode::RequestRejected as u64;
-                let error = if rejected { SocketError::Refused } else { SocketError::Os(Errno::CONNRESET) };
+                let error = if rejected { SocketError::Refused } else { SocketError::StreamReset };
                 // Nothing of the request is wanted any more either.
                 let _ = self.quic.send_stream(id).reset(code);
                 self.lanes.fail(at, Err(error));
