@@ -79,8 +79,9 @@ impl Http3Stream {
         self.until = until;
     }
 
-    /// Streams that the server allows beyond those that were used, up to a bound. No request is sent after this.
-    pub(crate) fn take_streams(&mut self, most: u32) -> u32 {
+    /// Streams that the server allows beyond those that were used, up to a bound; `None` once the connection is over. No request
+    /// is sent after this.
+    pub(crate) fn take_streams(&mut self, most: u32) -> Option<u32> {
         self.connection.take_streams(most)
     }
 

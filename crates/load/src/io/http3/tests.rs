@@ -319,6 +319,19 @@ fn a_long_body_goes_up_and_another_down_though_datagrams_are_lost() {
     assert_eq!(pair.client.send(lane, head.as_bytes()), Ok(head.len()));
     let mut sent = 0;
     pair.until(|pair| {
+#[test]
+fn streams_are_counted_of_a_connection_that_is_there() {
+    for (closes, expected) in [(false, Some(3)), (true, None)] {
+        let mut pair = Pair::with(&context(), server(4));
+        pair.exchange();
+        pair.request(GET);
+        if closes {
+            pair.close(0x100);
+        }
+        assert_eq!(pair.client.take_streams(10), expected);
+    }
+}
+
         while let Ok(count) = pair.client.send(lane, &up[sent..])
             && sent < up.len()
         {

@@ -137,9 +137,11 @@ impl Connection {
     }
 
     /// Counts the streams that the peer allows besides those that were begun, up to a bound, and takes them: no request is
-    /// sent after this.
-    pub(crate) fn take_streams(&mut self, most: u32) -> u32 {
-        (0..most).take_while(|_| self.quic.streams().open(Dir::Bi).is_some()).count() as u32
+    /// sent after this. `None` once the connection is over, which has none left.
+    pub(crate) fn take_streams(&mut self, most: u32) -> Option<u32> {
+        let is_over = self.fault.is_some() || self.lost.is_some();
+        let mut open = || self.quic.streams().open(Dir::Bi).is_some();
+        (!is_over).then(|| (0..most).take_while(|_| open()).count() as u32)
     }
 
     /// The control stream, with what is to be known of us: section 3.2.
