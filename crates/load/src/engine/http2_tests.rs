@@ -151,6 +151,21 @@ fn refused_streams_are_sent_again_once() {
     }
 }
 
+// Its connection goes on, so that it is no close that crossed the request.
+#[test]
+fn a_request_whose_stream_is_reset_has_failed_and_is_not_sent_again() {
+    let (sim, _) = machine(
+        settings(&[]),
+        Box::new(|connection, sent| match sent {
+            Sent::Request { stream: stream @ 5, .. } => vec![send(0, number(RST_STREAM, *stream, 2))],
+            sent => answers(connection, sent),
+        }),
+    );
+    let outcome = simulate_on(&load(1, 1, 4), sim);
+    assert_eq!((outcome.counts(), errors(&outcome, |errors| errors.reset)), ((3, 1, 0), 1));
+    assert_eq!(connections(&outcome)[3], 0);
+}
+
 #[test]
 fn a_timeout_resets_its_stream_and_leaves_the_others() {
     let mut count = 0;

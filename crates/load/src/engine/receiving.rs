@@ -82,9 +82,12 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                 Err(error) => {
                     self.update_clock();
                     if self.load_end.is_none() {
-                        match error == SocketError::Refused && self.may_send_refused(slot) {
-                            true => self.send_again(slot),
-                            false => self.connection_broken(slot, Failure::from_transfer(error)),
+                        let failure = Failure::from_transfer(error);
+                        match error {
+                            SocketError::Refused if self.may_send_refused(slot) => self.send_again(slot),
+                            // No close that crossed the request: its connection goes on.
+                            SocketError::StreamReset => self.fail(slot, failure, self.now_ns),
+                            _ => self.connection_broken(slot, failure),
                         }
                     }
                     return;

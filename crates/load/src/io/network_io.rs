@@ -35,6 +35,8 @@ pub(crate) enum SocketError {
     Upgrade(Option<u16>),
     /// The peer has not processed the request and never will: it may be sent again (RFC 9113, section 8.7).
     Refused,
+    /// The peer broke the stream of the request off, and keeps its connection: it may have processed it.
+    StreamReset,
 }
 
 /// How far the TLS handshake of a connection is.

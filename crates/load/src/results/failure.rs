@@ -37,6 +37,7 @@ impl Failure {
             SocketError::Upgrade(None) => return Self::Protocol,
             SocketError::Truncated | SocketError::Refused => return Self::ClosedEarly,
             SocketError::Protocol => return Self::Protocol,
+            SocketError::StreamReset => return Self::Reset,
             SocketError::Os(errno) => errno,
         };
         match errno {
@@ -61,7 +62,7 @@ impl Failure {
             SocketError::Upgrade(Some(_)) => Self::Status,
             SocketError::Truncated => Self::ClosedEarly,
             SocketError::Protocol | SocketError::Upgrade(None) => Self::Protocol,
-            SocketError::Refused => Self::Reset,
+            SocketError::Refused | SocketError::StreamReset => Self::Reset,
             SocketError::Os(Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::HOSTDOWN) => {
                 Self::Unreachable
             }

@@ -76,7 +76,7 @@ impl<S: Read + Write> Http2Stream<S> {
 fn io_error(error: SocketError) -> io::Error {
     match error {
         SocketError::Os(errno) => errno.into(),
-        SocketError::Refused => ErrorKind::ConnectionReset.into(),
+        SocketError::Refused | SocketError::StreamReset => ErrorKind::ConnectionReset.into(),
         _ => io::Error::other(Http2Error::Rules),
     }
 }

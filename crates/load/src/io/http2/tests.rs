@@ -203,7 +203,7 @@ fn errors_of_a_stream_leave_the_connection() {
         ("a second head", vec![begun(), headers(1, &[":status: 200"], true)], protocol.clone()),
         ("a window too large", vec![number(kind::WINDOW_UPDATE, 1, (1 << 31) - 1)], protocol.clone()),
         ("a window of nothing", vec![number(kind::WINDOW_UPDATE, 1, 0)], protocol),
-        ("reset", vec![begun(), number(kind::RST_STREAM, 1, 2)], End::Failed(Errno::CONNRESET.into())),
+        ("reset", vec![begun(), number(kind::RST_STREAM, 1, 2)], End::Failed(SocketError::StreamReset)),
         ("refused", vec![number(kind::RST_STREAM, 1, 7)], End::Failed(SocketError::Refused)),
         ("gone before it", vec![goaway(0, 0)], End::Failed(SocketError::Refused)),
         ("gone after it", vec![goaway(1, 0)], End::Waits),

@@ -79,8 +79,9 @@ impl Http3Stream {
         self.until = until;
     }
 
-    /// Streams that the server allows beyond those that were used, up to a bound. No request is sent after this.
-    pub(crate) fn take_streams(&mut self, most: u32) -> u32 {
+    /// Streams that the server allows beyond those that were used, up to a bound; `None` once the connection is over. No request
+    /// is sent after this.
+    pub(crate) fn take_streams(&mut self, most: u32) -> Option<u32> {
         self.connection.take_streams(most)
     }
 
@@ -143,7 +144,7 @@ impl Http3Stream {
 fn io_error(error: SocketError) -> io::Error {
     match error {
         SocketError::Os(errno) => errno.into(),
-        SocketError::Refused => ErrorKind::ConnectionReset.into(),
+        SocketError::Refused | SocketError::StreamReset => ErrorKind::ConnectionReset.into(),
         _ => io::Error::other(Http3Error::Ended("breaks the rules of HTTP/3".into())),
     }
 }

@@ -98,6 +98,8 @@ pub(super) enum Piece<'a> {
     Frame(u64, &'a [u8]),
     /// A frame whose type is not known has begun.
     Unknown,
+    /// A head that is longer than we take has begun: nothing more of its stream can be read.
+    TooLong,
 }
 
 /// What is to be done with a frame.
@@ -140,7 +142,10 @@ impl FrameReader {
                 let Some((kind, length)) = self.read_head(bytes) else { return Ok(None) };
                 self.payload.clear();
                 match use_of(kind, place)? {
-                    Use::Whole if length > PAYLOAD_BYTES_MAX => return Err(ErrorCode::ExcessiveLoad),
+                    Use::Whole if length > PAYLOAD_BYTES_MAX => match place {
+                        Place::Request => return Ok(Some(Piece::TooLong)),
+                        Place::Control => return Err(ErrorCode::ExcessiveLoad),
+                    },
                     Use::Skip => {
                         self.open = Some((kind, length)).filter(|_| length > 0);
                         return Ok(Some(Piece::Unknown));
@@ -251,6 +256,7 @@ mod tests {
                             seen.push_str(&format!("{kind}={}|", String::from_utf8_lossy(bytes)));
                         }
                         Piece::Unknown => seen.push('?'),
+                        Piece::TooLong => seen.push('!'),
                     }
                 }
             }

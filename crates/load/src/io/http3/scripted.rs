@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{
     ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, ServerConfig, Side, StreamEvent,
-    StreamId, TransportConfig, VarInt,
+    StreamId, TransportConfig, VarInt, WriteError,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -56,9 +56,11 @@ pub(super) struct Pair {
     pub(super) received: BTreeMap<StreamId, (Vec<u8>, bool)>,
     /// Of so many datagrams one is lost; 0 is none.
     pub(super) loses_one_of: u64,
+    /// The server accepts no connection.
+    pub(super) refuses: bool,
     dice: u64,
     base: Instant,
-    now_ns: u64,
+    pub(super) now_ns: u64,
 }
 
 impl Pair {
@@ -77,7 +79,17 @@ impl Pair {
         let client = Connection::new(context, "x", 0).unwrap();
         let received = BTreeMap::new();
         let base = Instant::now();
-        Self { client, endpoint, server: None, received, loses_one_of: 0, dice: 7, base, now_ns: 0 }
+        Self {
+            client,
+            endpoint,
+            server: None,
+            received,
+            loses_one_of: 0,
+            refuses: false,
+            dice: 7,
+            base,
+            now_ns: 0,
+        }
     }
 
     /// The server, for another client.
@@ -147,6 +159,10 @@ impl Pair {
         let (now, from) = (self.now(), SocketAddr::from(([127, 0, 0, 1], 9)));
         let mut answer = vec![];
         match self.endpoint.handle(now, from, None, None, datagram, &mut answer) {
+            Some(DatagramEvent::NewConnection(incoming)) if self.refuses => {
+                let _ = self.endpoint.refuse(incoming, &mut answer);
+                self.client.receive(&answer);
+            }
             Some(DatagramEvent::NewConnection(incoming)) => {
                 let accepted = self.endpoint.accept(incoming, now, &mut answer, None);
                 self.server = accepted.ok();
@@ -225,11 +241,11 @@ impl Pair {
     pub(super) fn answer(&mut self, number: u64, bytes: &[u8], piece: usize, ends: bool) {
         for bytes in bytes.chunks(piece) {
             let mut stream = self.quic().send_stream(request(number));
-            let written = stream.write(bytes).ok();
-            if self.client.fault().is_some() {
+            let written = stream.write(bytes);
+            if self.client.fault().is_some() || matches!(written, Err(WriteError::Stopped(_))) {
                 return;
             }
-            assert_eq!(written, Some(bytes.len()));
+            assert_eq!(written.ok(), Some(bytes.len()));
             if piece < usize::MAX {
                 self.exchange();
             }

@@ -94,6 +94,7 @@ fn a_request_is_a_block_of_fields_and_a_body() {
 
 #[test]
 fn wrong_responses_are_errors_of_their_stream() {
+    let long = format!("a: {}", "x".repeat(62_000));
     for (name, answer) in [
         ("no status", vec![headers(&["a: b"])]),
         ("a field of one connection", vec![headers(&[":status: 200", "connection: close"])]),
@@ -101,6 +102,9 @@ fn wrong_responses_are_errors_of_their_stream() {
         ("more than was announced", vec![headers(&[":status: 200", "content-length: 1"]), data(b"ok")]),
         ("less than was announced", vec![headers(&[":status: 200", "content-length: 3"]), data(b"ok")]),
         ("no head at all", vec![frame(0x21, b"")]),
+        ("a head of a length that we do not take", vec![vec![1, 0x80, 1, 0, 1]]),
+        ("fields that we do not take", vec![headers(&[":status: 200", &long])]),
+        ("trailers that we do not take", vec![headers(&[":status: 200"]), data(b"a"), headers(&[&long])]),
         ("an interim response alone", vec![headers(&[":status: 100"])]),
         (
             "pseudo headers in trailers",
@@ -161,7 +165,6 @@ fn wrong_frames_on_a_request_end_the_connection() {
         ("WINDOW_UPDATE of HTTP/2", frame(8, &[0; 4]), ErrorCode::FrameUnexpected),
         ("CONTINUATION of HTTP/2", frame(9, &[]), ErrorCode::FrameUnexpected),
         ("a dynamic table", frame(kind::HEADERS, &[2, 0, 0x80]), ErrorCode::QpackDecompression),
-        ("a head too long", vec![1, 0x80, 1, 0, 1], ErrorCode::ExcessiveLoad),
         ("a flood", after([0x21, 0].repeat(5000)), ErrorCode::ExcessiveLoad),
     ] {
         check_fault(name, &[&control(&settings(&[]))], &bytes, code);
@@ -237,7 +240,7 @@ fn what_a_server_gives_up_has_its_class() {
     let (reset, stop, close): (Act, Act, Act) =
         (|pair, code| pair.reset(0, code), |pair, code| pair.stop(0, code), |pair, code| pair.close(code));
     for (name, act, code, expected) in [
-        ("reset", reset, cancelled, Err(RESET)),
+        ("reset", reset, cancelled, Err(SocketError::StreamReset)),
         ("reset unseen", reset, rejected, Err(SocketError::Refused)),
         ("stopped unseen", stop, rejected, Err(SocketError::Refused)),
         ("the connection closed", close, none, Ok(0)),
@@ -252,16 +255,35 @@ fn what_a_server_gives_up_has_its_class() {
         assert_eq!(read(&mut pair.client, lane).1, expected, "{name}");
         assert_eq!(pair.client.fault(), None, "{name}");
     }
-    // One that wants no more of a request may have answered it.
-    let mut pair = Pair::new();
-    let lane = pair.client.attach(1);
-    let head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n";
-    pair.client.send(lane, head).unwrap();
+}
+
+#[test]
+fn a_connection_that_is_not_accepted_is_refused() {
+    let mut pair = Pair::with(&context(), server(100));
+    pair.refuses = true;
     pair.exchange();
-    pair.answer(0, &headers(&[":status: 413", "content-length: 0"]), usize::MAX, true);
-    pair.stop(0, none);
-    assert_eq!(pair.client.send(lane, b"abc"), Err(Errno::PIPE.into()));
-    assert_eq!(read(&mut pair.client, lane).0, "HTTP/1.1 413 |content-length: 0||");
+    assert_eq!(pair.client.is_established(), Err(Errno::CONNREFUSED.into()));
+}
+
+// One that wants no more of a request may have answered it, or be about to.
+#[test]
+fn a_request_that_is_stopped_has_its_response() {
+    for is_answered_first in [true, false] {
+        let mut pair = Pair::new();
+        let lane = pair.client.attach(1);
+        pair.client.send(lane, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n").unwrap();
+        pair.exchange();
+        if !is_answered_first {
+            pair.stop(0, 0x100);
+            assert_eq!(pair.client.send(lane, b"abc"), Err(SocketError::AGAIN));
+        }
+        pair.answer(0, &headers(&[":status: 413", "content-length: 0"]), usize::MAX, true);
+        if is_answered_first {
+            pair.stop(0, 0x100);
+        }
+        assert_eq!(pair.client.send(lane, b"abc"), Err(Errno::PIPE.into()));
+        assert_eq!(read(&mut pair.client, lane).0, "HTTP/1.1 413 |content-length: 0||");
+    }
 }
 
 #[test]
@@ -295,6 +317,19 @@ fn requests_wait_for_a_stream() {
     assert_eq!(pair.client.send(third, GET), Ok(GET.len()));
     pair.exchange();
     assert!(pair.got(2).2);
+}
+
+#[test]
+fn streams_are_counted_of_a_connection_that_is_there() {
+    for (closes, expected) in [(false, Some(3)), (true, None)] {
+        let mut pair = Pair::with(&context(), server(4));
+        pair.exchange();
+        pair.request(GET);
+        if closes {
+            pair.close(0x100);
+        }
+        assert_eq!(pair.client.take_streams(10), expected);
+    }
 }
 
 #[test]
@@ -368,6 +403,19 @@ fn all_requests_complete_though_datagrams_are_lost() {
             assert!(read(&mut pair.client, lane).0.ends_with("xxx"), "one of {loses_one_of} is lost");
         }
     }
+}
+
+#[test]
+fn a_connection_is_kept_alive_while_a_response_is_awaited_and_no_longer() {
+    // The server lets a connection be idle for 30 s.
+    let second_ns = 1_000_000_000;
+    let mut pair = Pair::new();
+    let lane = pair.request(GET);
+    pair.until(|pair| pair.now_ns > 90 * second_ns);
+    pair.answer(0, &headers(&[":status: 204"]), usize::MAX, true);
+    assert_eq!(read(&mut pair.client, lane).0, "HTTP/1.1 204 ||");
+    pair.until(|pair| pair.client.lost().is_some());
+    assert!(pair.now_ns < 140 * second_ns, "{}", pair.now_ns);
 }
 
 #[test]

@@ -152,7 +152,9 @@ impl<N: NetworkIo, C: Multiplex> NetworkIo for MultiplexedIo<N, C> {
         self.flush_link(number);
         self.ungroup(number);
         self.inner.close(number);
-        self.links[number as usize] = None;
+        if self.links[number as usize].take().is_some_and(|link| link.is_unread) {
+            self.unread.retain(|unread| *unread != number);
+        }
         self.generations[number as usize] = self.generations[number as usize].wrapping_add(1) & 0x7fff_ffff;
         self.free.push(number);
     }

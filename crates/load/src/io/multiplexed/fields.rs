@@ -23,7 +23,7 @@ pub(crate) trait FieldEncoder: Default {
 
 /// Decodes the header blocks of one connection, in their order.
 pub(crate) trait FieldDecoder: Default {
-    /// Why a block cannot be decoded: each ends the connection.
+    /// Why a block cannot be decoded.
     type Error;
     /// Changes with the table.
     fn version(&self) -> u64;

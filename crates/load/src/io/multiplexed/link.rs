@@ -1,5 +1,6 @@
 //! A connection that slots share, and the connections that a slot may join.
 
+use super::multiplex::Multiplex;
 use crate::io::network_io::SocketError;
 
 /// How far a connection is.
@@ -28,6 +29,8 @@ pub(super) struct Link<C> {
     pub(super) opener: Option<u32>,
     /// It is in the list of those with something to be written.
     pub(super) is_dirty: bool,
+    /// It is in the list of those with more to be read.
+    pub(super) is_unread: bool,
     /// Reads that gave something.
     pub(super) reads: u64,
     /// The peer's close was signalled.
@@ -48,6 +51,7 @@ impl<C> Link<C> {
             slots: 0,
             opener: None,
             is_dirty: false,
+            is_unread: false,
             reads: 0,
             hangup: false,
             send_failed: false,
@@ -74,14 +78,17 @@ pub(super) struct Group {
 
 impl Group {
     /// The next one, in turn, that has room for one more slot.
-    pub(super) fn next_with_room<C>(
+    pub(super) fn next_with_room<C: Multiplex>(
         &mut self,
         links: &[Option<Box<Link<C>>>],
         slots_max: u32,
     ) -> Option<u32> {
         let count = self.links.len();
-        let has_room =
-            |number: u32| links[number as usize].as_ref().is_some_and(|link| link.slots < slots_max);
+        // One that begins no further request may not be known as such yet to those who keep the group.
+        let has_room = |number: u32| {
+            let link = links[number as usize].as_ref();
+            link.is_some_and(|link| link.slots < slots_max && !link.connection.is_draining())
+        };
         let step = (0..count).find(|step| has_room(self.links[(self.turn + step) % count]))?;
         let chosen = (self.turn + step) % count;
         self.turn = chosen + 1;

@@ -18,6 +18,8 @@ mod link;
 pub(crate) mod multiplex;
 pub(crate) mod request;
 pub(crate) mod response;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 use crate::io::network_io::{NetworkIo, Ready, SocketError};
@@ -169,15 +171,27 @@ impl<N: NetworkIo, C: Multiplex> MultiplexedIo<N, C> {
             Err(error) => Err(error),
         };
         let Some(link) = self.links[number as usize].as_deref_mut() else { return Err(Errno::BADF.into()) };
-        link.state = end.map_or_else(LinkState::Failed, |()| LinkState::Open);
+        if let Err(error) = end {
+            self.give_up_connecting(number, error);
+            return end;
+        }
+        link.state = LinkState::Open;
         let others = link.connection.tokens().filter(|other| *other != token);
         self.pending.extend(others.map(|token| Ready { token, readable: false, hangup: false }));
-        match end {
-            // What came with the edge that led here is reported once.
-            Ok(()) => self.unread.push_back(number),
-            Err(_) => self.ungroup(number),
-        }
+        // What came with the edge that led here is reported once.
+        self.mark_unread(number);
         end
+    }
+
+    /// A connection could not be established: all slots on it are told, and no other joins them.
+    fn give_up_connecting(&mut self, number: u32, error: SocketError) {
+        let Some(link) = self.links[number as usize].as_deref_mut() else { return };
+        if link.state == LinkState::Connecting {
+            link.state = LinkState::Failed(error);
+            let all = link.connection.tokens();
+            self.pending.extend(all.map(|token| Ready { token, readable: false, hangup: false }));
+            self.ungroup(number);
+        }
     }
 
     /// Sends what a connection sends first. Whether it can carry requests then.
@@ -211,6 +225,15 @@ impl<N: NetworkIo, C: Multiplex> MultiplexedIo<N, C> {
         }
     }
 
+    /// Notes that a connection has more to be read.
+    fn mark_unread(&mut self, number: u32) {
+        if let Some(link) = self.links[number as usize].as_deref_mut()
+            && !std::mem::replace(&mut link.is_unread, true)
+        {
+            self.unread.push_back(number);
+        }
+    }
+
     /// Writes all that was gathered.
     fn flush(&mut self) {
         while let Some(number) = self.dirty.pop() {
@@ -228,6 +251,7 @@ impl<N: NetworkIo, C: Multiplex> MultiplexedIo<N, C> {
             link.connection.prepare();
         }
         let sends = link.state == LinkState::Open || (C::DATAGRAMS && link.state == LinkState::Connecting);
+        let mut failed = None;
         while sends && !link.connection.unsent().is_empty() && !link.send_failed {
             let offered = link.connection.unsent();
             let length = offered.len();
@@ -240,20 +264,18 @@ impl<N: NetworkIo, C: Multiplex> MultiplexedIo<N, C> {
                 }
                 Err(SocketError::INTERRUPTED) => {}
                 Err(SocketError::AGAIN) => break,
-                Err(error) if link.state == LinkState::Connecting => {
-                    link.state = LinkState::Failed(error);
-                    break;
-                }
-                Err(_) => {
-                    // What the peer sent before it closed decides.
-                    link.send_failed = true;
-                    self.unread.push_back(number);
-                }
+                // What the peer sent before it closed decides.
+                Err(error) => (link.send_failed, failed) = (true, Some(error)),
             }
         }
-        let pending = &mut self.pending;
+        let (pending, is_connecting) = (&mut self.pending, link.state == LinkState::Connecting);
         link.connection
             .take_touched(|token, readable, hangup| pending.push(Ready { token, readable, hangup }));
+        match failed {
+            Some(error) if is_connecting => self.give_up_connecting(number, error),
+            Some(_) => self.mark_unread(number),
+            None => {}
+        }
         self.arm(number);
     }
 
@@ -340,13 +362,13 @@ impl<N: NetworkIo, C: Multiplex> MultiplexedIo<N, C> {
                 link.connection.receive(&self.buffer[..count]);
                 // A short read says that nothing is left, unless the close is to be read too.
                 if count == self.buffer.len() || link.hangup || link.send_failed {
-                    self.unread.push_back(number);
+                    self.mark_unread(number);
                 }
                 None
             }
             Err(SocketError::AGAIN) => link.send_failed.then_some(Err(Errno::CONNRESET.into())),
             Err(SocketError::INTERRUPTED) => {
-                self.unread.push_back(number);
+                self.mark_unread(number);
                 None
             }
             Err(error) => Some(Err(error)),
@@ -361,34 +383,30 @@ impl<N: NetworkIo, C: Multiplex> MultiplexedIo<N, C> {
             return;
         }
         link.connection.tick(self.inner.now_ns());
-        let mut end = None;
-        for left in (0..DATAGRAMS_MAX).rev() {
+        let (mut end, mut has_more) = (None, true);
+        for _ in 0..DATAGRAMS_MAX {
             match self.inner.recv(number, &mut self.buffer) {
                 Ok(count) => {
                     link.reads += 1;
                     link.connection.receive(&self.buffer[..count]);
                 }
                 Err(SocketError::INTERRUPTED) => {}
-                Err(SocketError::AGAIN) => {
-                    end = link.send_failed.then_some(Err(Errno::CONNRESET.into()));
-                    break;
-                }
                 Err(error) => {
-                    end = Some(Err(error));
+                    end = match error {
+                        SocketError::AGAIN => link.send_failed.then_some(Err(Errno::CONNRESET.into())),
+                        error => Some(Err(error)),
+                    };
+                    has_more = false;
                     break;
                 }
-            }
-            if left == 0 {
-                self.unread.push_back(number);
             }
         }
-        match (link.state, end) {
-            (LinkState::Connecting, Some(Err(error))) => {
-                link.state = LinkState::Failed(error);
-                let all = link.connection.tokens();
-                self.events.extend(all.map(|token| Ready { token, readable: false, hangup: false }));
-                self.ungroup(number);
-            }
+        let state = link.state;
+        if has_more {
+            self.mark_unread(number);
+        }
+        match (state, end) {
+            (LinkState::Connecting, Some(Err(error))) => self.give_up_connecting(number, error),
             (LinkState::Connecting, _) => self.go_on_connecting(number),
             _ => self.after_read(number, end),
         }
@@ -443,7 +461,12 @@ impl<N: NetworkIo, C: Multiplex> MultiplexedIo<N, C> {
             } else {
                 self.waited = false;
                 match self.unread.pop_front() {
-                    Some(number) => self.read(number),
+                    Some(number) => {
+                        if let Some(link) = self.links[number as usize].as_deref_mut() {
+                            link.is_unread = false;
+                        }
+                        self.read(number);
+                    }
                     None => return,
                 }
             }

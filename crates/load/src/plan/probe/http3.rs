@@ -18,24 +18,41 @@ pub(super) fn connect(origin: &Origin, plan: &Plan, until: Instant) -> Result<Ht
         // Origins are made with both.
         return Err(ExchangeError::Protocol("has no address for HTTP/3"));
     };
-    let mut first = None;
-    for (index, address) in endpoint.addresses.iter().enumerate() {
-        let sources = &plan.transport.source_ips;
+    let sources = &plan.transport.source_ips;
+    let connected = first_answering(&endpoint.addresses, until, |address, until| {
         let source = sources.iter().find(|source| source.is_ipv4() == address.is_ipv4()).copied();
-        match Http3Stream::connect((address, source), config, name, until) {
-            Ok(stream) => {
-                endpoint.choose(index);
-                return Ok(stream);
-            }
+        Http3Stream::connect((address, source), config, name, until)
+    });
+    match connected {
+        Ok((index, mut stream)) => {
+            endpoint.choose(index);
+            stream.set_deadline(until);
+            Ok(stream)
+        }
+        Err(Some((address, error))) => Err(no_quic(origin, address, error)),
+        Err(None) => Err(ExchangeError::TimedOut),
+    }
+}
+
+/// The first address that `connect` succeeds with, and what that gave; else the first error. Each has its share of the time, as
+/// one may be silent.
+fn first_answering<T>(
+    addresses: &[SocketAddr],
+    until: Instant,
+    mut connect: impl FnMut(&SocketAddr, Instant) -> io::Result<T>,
+) -> Result<(usize, T), Option<(SocketAddr, io::Error)>> {
+    let mut first = None;
+    for (index, address) in addresses.iter().enumerate() {
+        let now = Instant::now();
+        let share = until.saturating_duration_since(now) / (addresses.len() - index) as u32;
+        match connect(address, now + share) {
+            Ok(connected) => return Ok((index, connected)),
             Err(error) => {
                 first.get_or_insert((*address, error));
             }
         }
     }
-    Err(match first {
-        Some((address, error)) => no_quic(origin, address, error),
-        None => ExchangeError::TimedOut,
-    })
+    Err(first)
 }
 
 /// Why there is no connection.
@@ -72,4 +89,22 @@ fn no_quic(origin: &Origin, address: SocketAddr, error: io::Error) -> ExchangeEr
 pub(super) fn ended(why: &str) -> UserError {
     UserError::cannot_run(why.to_owned())
         .hint("leave --http3 out to load it over TCP; the server's error log may say more")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_silent_address_leaves_time_for_the_others() {
+        let addresses = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let until = Instant::now() + Duration::from_secs(3600);
+        let mut minutes_left = vec![];
+        let connected = first_answering(&addresses, until, |address, share_until| {
+            minutes_left.push(((until - share_until).as_secs_f64() / 60.0).round());
+            if address.port() == 3 { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
+        });
+        assert_eq!((connected.unwrap(), minutes_left), ((2, ()), vec![40.0, 30.0, 0.0]));
+    }
 }

@@ -438,7 +438,7 @@ impl Exchange {
             template,
         );
         // Beside the stream of this request, which the server may have given back already.
-        self.streams_max = Some(stream.take_streams(plan.lanes_per_connection).saturating_add(1));
+        self.streams_max = stream.take_streams(plan.lanes_per_connection).map(|more| more.saturating_add(1));
         done
     }
 

@@ -10,7 +10,6 @@ use crate::io::http2::frames::{
 use crate::io::multiplexed::multiplex::Multiplex as _;
 use crate::io::multiplexed::response::ResponseBlock;
 use crate::io::network_io::SocketError;
-use rustix::io::Errno;
 
 impl Connection {
     pub(super) fn receive_frames(&mut self, mut bytes: &[u8]) -> Result<(), ErrorCode> {
@@ -279,7 +278,7 @@ impl Connection {
         match frames::number(payload) {
             _ if self.lanes[at].ended => self.lanes.release(at),
             code if code == ErrorCode::RefusedStream as u32 => self.lanes.fail(at, Err(SocketError::Refused)),
-            _ => self.lanes.fail(at, Err(Errno::CONNRESET.into())),
+            _ => self.lanes.fail(at, Err(SocketError::StreamReset)),
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::{Connection, PeerStream, request_stream};
 use crate::io::http3::frames::{self, ErrorCode, FrameReader, Piece, Place, kind, setting, stream};
+use crate::io::http3::qpack::QpackError;
 use crate::io::multiplexed::response::ResponseBlock;
 use crate::io::network_io::{Handshake, SocketError};
 use quinn_proto::{ConnectionError, Dir, Event, ReadError, Side, StreamEvent, StreamId, VarInt};
@@ -178,7 +179,7 @@ impl Connection {
             ReadEnd::Whole => self.end(at),
             ReadEnd::Reset(code) => {
                 let rejected = u64::from(code) == ErrorCode::RequestRejected as u64;
-                let error = if rejected { SocketError::Refused } else { SocketError::Os(Errno::CONNRESET) };
+                let error = if rejected { SocketError::Refused } else { SocketError::StreamReset };
                 // Nothing of the request is wanted any more either.
                 let _ = self.quic.send_stream(id).reset(code);
                 self.lanes.fail(at, Err(error));
@@ -230,32 +231,37 @@ impl Connection {
             }
             Piece::Frame(_, block) => self.headers(at, block),
             Piece::Unknown => Ok(()),
+            Piece::TooLong => {
+                self.malformed(at);
+                Ok(())
+            }
         }
     }
 
     fn headers(&mut self, at: usize, block: &[u8]) -> Result<(), ErrorCode> {
-        let wrong = |_| ErrorCode::QpackDecompression;
         self.quiet_frames = 0;
         let lane = &mut self.lanes[at];
         if lane.framing.is_some() {
             if std::mem::replace(&mut self.streams[at].trailers_came, true) {
                 return Err(ErrorCode::FrameUnexpected);
             }
-            let (regular, _) = self.responses.skip(block).map_err(wrong)?;
-            if !regular {
-                self.malformed(at);
+            match self.responses.skip(block) {
+                Ok((true, _)) => {}
+                Ok((false, _)) | Err(QpackError::TooLong) => self.malformed(at),
+                Err(QpackError::Wrong) => return Err(ErrorCode::QpackDecompression),
             }
             return Ok(());
         }
         let is_head_request = lane.is_head_request;
         // Whether anything follows it is not known here.
-        match self.responses.head(block, is_head_request, false, lane.inbox()).map_err(wrong)? {
-            ResponseBlock::Malformed => self.malformed(at),
-            ResponseBlock::Interim => self.lanes.touch(at),
-            ResponseBlock::Head(framing) => {
+        match self.responses.head(block, is_head_request, false, lane.inbox()) {
+            Ok(ResponseBlock::Malformed) | Err(QpackError::TooLong) => self.malformed(at),
+            Ok(ResponseBlock::Interim) => self.lanes.touch(at),
+            Ok(ResponseBlock::Head(framing)) => {
                 lane.framing = Some(framing);
                 self.lanes.touch(at);
             }
+            Err(QpackError::Wrong) => return Err(ErrorCode::QpackDecompression),
         }
         Ok(())
     }

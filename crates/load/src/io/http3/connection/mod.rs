@@ -19,13 +19,16 @@ use crate::io::origin::Origin;
 use crate::io::tls;
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{
-    ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Side, StreamId, VarInt, WriteError,
+    ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint, Side, StreamId, TransportErrorCode,
+    VarInt, WriteError,
 };
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
 /// The last stream that is counted; 2^62 would be allowed.
 const STREAM_LAST: u32 = u32::MAX - 1;
+/// The peer is not reminded more often that a response is awaited.
+const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
 /// The alerts of TLS among the codes of QUIC: RFC 9001, section 4.8.
 const CRYPTO_CODES: std::ops::Range<u64> = 0x100..0x200;
 
@@ -61,6 +64,8 @@ pub(crate) struct Connection {
     /// What nanoseconds are counted from.
     base: Instant,
     now: Instant,
+    /// When something came last, or a request was begun, or the peer was reminded.
+    heard: Instant,
     /// When its first datagram was made.
     begun_ns: Option<u64>,
     handshake: Handshake,
@@ -102,6 +107,7 @@ impl Connection {
             quic,
             base: context.base,
             now,
+            heard: now,
             begun_ns: None,
             handshake: Handshake::None,
             checked_certificate: false,
@@ -137,9 +143,11 @@ impl Connection {
     }
 
     /// Counts the streams that the peer allows besides those that were begun, up to a bound, and takes them: no request is
-    /// sent after this.
-    pub(crate) fn take_streams(&mut self, most: u32) -> u32 {
-        (0..most).take_while(|_| self.quic.streams().open(Dir::Bi).is_some()).count() as u32
+    /// sent after this. `None` once the connection is over, which has none left.
+    pub(crate) fn take_streams(&mut self, most: u32) -> Option<u32> {
+        let is_over = self.fault.is_some() || self.lost.is_some();
+        let mut open = || self.quic.streams().open(Dir::Bi).is_some();
+        (!is_over).then(|| (0..most).take_while(|_| open()).count() as u32)
     }
 
     /// The control stream, with what is to be known of us: section 3.2.
@@ -183,6 +191,7 @@ impl Connection {
         stream.reader.clear();
         (stream.trailers_came, stream.stopped) = (false, false);
         self.lanes.open(at, self.next_id);
+        self.heard = self.now;
         self.next_id += 1;
         self.lanes.draining |= self.next_id > STREAM_LAST;
         std::mem::swap(&mut self.streams[at].unwritten, &mut self.frame);
@@ -224,6 +233,13 @@ impl Connection {
         self.is_dirty = true;
         self.written_bytes += taken;
         taken
+    }
+
+    /// When the peer is to be reminded that a response is awaited, lest it takes the connection for idle: RFC 9114, section 5.1.
+    /// The next timer of QUIC is that of an idle connection where nothing else is under way; a third of it may pass.
+    fn keep_alive_at(&mut self) -> Option<Instant> {
+        let due = self.quic.poll_timeout().filter(|_| self.lanes.active > 0)?;
+        Some(self.heard + (due.saturating_duration_since(self.heard) / 3).max(KEEP_ALIVE_MIN))
     }
 
     /// All of a request was sent.
@@ -289,6 +305,11 @@ fn not_established(error: &ConnectionError) -> SocketError {
         ConnectionError::ConnectionClosed(close) if CRYPTO_CODES.contains(&close.error_code.into()) => {
             SocketError::Tls
         }
+        ConnectionError::ConnectionClosed(close)
+            if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
+        {
+            Errno::CONNREFUSED.into()
+        }
         ConnectionError::ConnectionClosed(_)
         | ConnectionError::ApplicationClosed(_)
         | ConnectionError::Reset => Errno::CONNRESET.into(),
@@ -330,11 +351,12 @@ impl Multiplex for Connection {
             return Ok(bytes.len());
         }
         let lane = &self.lanes[at];
-        if lane.ended || lane.failed.is_some() || self.streams[at].stopped {
+        if lane.ended || lane.failed.is_some() {
             // As on a socket whose peer has closed: what can be read decides.
             return if taken > 0 { Ok(taken) } else { Err(Errno::PIPE.into()) };
         }
-        if self.streams[at].unwritten.is_empty() {
+        // Of one that was stopped the response is awaited: what says so may come before it.
+        if self.streams[at].unwritten.is_empty() && !self.streams[at].stopped {
             let left = usize::try_from(lane.body_left).unwrap_or(usize::MAX);
             let body = &bytes[taken..][..left.min(bytes.len() - taken)];
             let count = self.write(at, body);
@@ -363,6 +385,7 @@ impl Multiplex for Connection {
             let checked_before = tls::certificates_checked();
             self.quic.handle_event(event);
             self.checked_certificate |= tls::certificates_checked() != checked_before;
+            self.heard = self.now;
             self.is_dirty = true;
             self.drive();
         }
@@ -414,10 +437,16 @@ impl Multiplex for Connection {
             self.is_dirty = true;
             self.drive();
         }
+        if self.keep_alive_at().is_some_and(|due| due <= self.now) {
+            self.heard = self.now;
+            self.quic.ping();
+            self.is_dirty = true;
+        }
     }
 
     fn due_ns(&mut self) -> Option<u64> {
-        self.quic.poll_timeout().map(|due| self.nanoseconds(due))
+        let due = [self.quic.poll_timeout(), self.keep_alive_at()].into_iter().flatten().min();
+        due.map(|due| self.nanoseconds(due))
     }
 
     fn is_established(&self) -> Result<bool, SocketError> {

@@ -15,9 +15,14 @@ use table::{Found, STATIC};
 /// What a field counts besides its name and value, as in HPACK: RFC 9114, section 4.2.2.
 const FIELD_OVERHEAD_BYTES: usize = 32;
 
-/// A header block cannot be decoded.
+/// Why a header block cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct QpackError;
+pub(crate) enum QpackError {
+    /// It is none: an error of the connection.
+    Wrong,
+    /// Its fields are more than we take: an error of its stream alone, as no other block depends on it.
+    TooLong,
+}
 
 /// Encodes header blocks.
 #[derive(Debug, Default)]
@@ -67,11 +72,11 @@ impl FieldDecoder for Decoder {
         list_bytes_max: usize,
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), QpackError> {
-        let wrong = |_| QpackError;
+        let wrong = |_| QpackError::Wrong;
         let (required, rest) = read_integer(block, 8).map_err(wrong)?;
         let (_, mut rest) = read_integer(rest, 7).map_err(wrong)?;
         if required != 0 {
-            return Err(QpackError);
+            return Err(QpackError::Wrong);
         }
         let mut left_bytes = list_bytes_max;
         while let Some(&first) = rest.first() {
@@ -80,13 +85,13 @@ impl FieldDecoder for Decoder {
                 // A field of the static table.
                 0xc0.. => {
                     (index, rest) = read_integer(rest, 6).map_err(wrong)?;
-                    let entry = STATIC.get(index).ok_or(QpackError)?;
+                    let entry = STATIC.get(index).ok_or(QpackError::Wrong)?;
                     (name, value) = (entry.0.as_bytes(), entry.1.as_bytes());
                 }
                 // A name of the static table.
                 0x50..0x60 | 0x70..0x80 => {
                     (index, rest) = read_integer(rest, 4).map_err(wrong)?;
-                    name = STATIC.get(index).ok_or(QpackError)?.0.as_bytes();
+                    name = STATIC.get(index).ok_or(QpackError::Wrong)?.0.as_bytes();
                     rest = read_string(rest, 7, &mut self.value).map_err(wrong)?;
                     value = &self.value;
                 }
@@ -96,10 +101,10 @@ impl FieldDecoder for Decoder {
                     (name, value) = (&self.name, &self.value);
                 }
                 // All others are of the dynamic table.
-                _ => return Err(QpackError),
+                _ => return Err(QpackError::Wrong),
             }
             let field_bytes = name.len() + value.len() + FIELD_OVERHEAD_BYTES;
-            left_bytes = left_bytes.checked_sub(field_bytes).ok_or(QpackError)?;
+            left_bytes = left_bytes.checked_sub(field_bytes).ok_or(QpackError::TooLong)?;
             visit(name, value);
         }
         Ok(())
