@@ -83,7 +83,8 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
     let by_ids = facts.value(FactId::worker_processes_ended_per_s);
     let ended_per_s = by_ids.or(facts.value(FactId::forks_per_s))?;
     let threads = facts.threads_per_process();
-    let is_fast = ended_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads;
+    // Where none is left that a former look met, they end as soon as they come, however slowly that is.
+    let is_fast = ended_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads || live_shortly(facts);
     let explained = ended_per_s * connections >= EXPLAINED_FRACTION_MIN * accepted;
     let started_per_s = facts.value(FactId::worker_processes_started_per_s).unwrap_or(ended_per_s);
     (is_fast && explained).then_some(WorkerChurn {
@@ -99,9 +100,12 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
 /// CPUs that are full otherwise would not let just so many through.
 fn is_at_ceiling(facts: &Facts, connections: f64, accepted: f64) -> bool {
     let prefork = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("prefork"));
-    let short_lived = facts.value(FactId::worker_oldest_mean_s).is_some_and(|seconds| seconds <= LIVES_MAX_S);
     let share = accepted / (STARTED_PER_S_MAX * connections);
-    prefork && short_lived && (CEILING_FRACTION.0..=CEILING_FRACTION.1).contains(&share)
+    prefork && live_shortly(facts) && (CEILING_FRACTION.0..=CEILING_FRACTION.1).contains(&share)
+}
+
+fn live_shortly(facts: &Facts) -> bool {
+    facts.value(FactId::worker_oldest_mean_s).is_some_and(|seconds| seconds <= LIVES_MAX_S)
 }
 
 fn remedy(facts: &Facts, churn: &WorkerChurn) -> Remedy {
@@ -159,6 +163,16 @@ mod tests {
             ),
             // All that were there ended at once, and the parent has doubled its pace only once.
             ("they only end", vec![(FactId::worker_processes_started_per_s, 0.5)], 3, Some(0.95)),
+            (
+                "slowly, and none outlives two looks",
+                vec![
+                    (FactId::worker_processes_ended_per_s, 7.0),
+                    (FactId::new_connections_per_s, 9.0),
+                    (FactId::worker_oldest_mean_s, 1.2),
+                ],
+                1,
+                Some(0.95),
+            ),
             ("for ever", vec![], 0, None),
             ("they only begin", vec![(FactId::worker_processes_ended_per_s, 0.0)], 3, None),
             ("others end, too, but not these", vec![(FactId::new_connections_per_s, 800.0)], 3, None),
