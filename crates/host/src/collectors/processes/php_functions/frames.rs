@@ -26,7 +26,10 @@ const FRAME_CALLER: usize = 48;
 const FUNCTION_BYTES: usize = 24;
 const FUNCTION_NAME: usize = 8;
 const FUNCTION_CLASS: usize = 16;
+/// Kinds of functions: PHP's own, those of scripts, and code that is evaluated.
 const INTERNAL: u8 = 1;
+const USER: u8 = 2;
+const EVALUATED: u8 = 4;
 /// The name of a class in `zend_class_entry`.
 const CLASS_NAME: u64 = 8;
 /// Where the file of a function may stand in `zend_op_array`.
@@ -35,9 +38,13 @@ const FILES_WORDS: usize = 14;
 /// `zend_string`: its length, and its bytes.
 const STRING_LENGTH: usize = 16;
 const STRING_BYTES: usize = 24;
-/// Longer names are cut.
-const NAME_BYTES_MAX: usize = 96;
+/// More of a name is not read.
+const NAME_BYTES_MAX: usize = 256;
 const LENGTH_MAX: u64 = 4096;
+const CLOSURE: &str = "{closure}";
+
+/// What code is told as whose name cannot be told.
+pub(super) const OTHERS: &str = "others";
 
 /// Where `current_execute_data` stands in `executor_globals`, told by the page size before it and the three pointers before that.
 /// `None` before the first request of a process.
@@ -52,7 +59,8 @@ pub(super) fn current_frame_offset(memory: &impl Memory, globals: u64) -> Option
 }
 
 /// The function of a script that is executed, with the function of PHP itself that it has called, if it is in one:
-/// `Shop::prices;usleep`. `None` where no script is executed, or the memory changed while it was read.
+/// `Shop::prices;usleep`. `None` where no script is executed, or the memory changed while it was read; [`OTHERS`] where a script is, and
+/// its name cannot be told: it counts all the same.
 pub(super) fn current_function(memory: &impl Memory, globals: u64, offset: u64) -> Option<String> {
     let (mut frame, mut called) = (word(memory, globals + offset)?, None);
     for _ in 0..FRAMES_MAX {
@@ -67,21 +75,28 @@ pub(super) fn current_function(memory: &impl Memory, globals: u64, offset: u64) 
         if function == 0 || !memory.read(function, &mut head) {
             continue;
         }
-        let name = function_name(memory, &head);
-        if head[0] == INTERNAL {
-            called = called.or(name);
-            continue;
-        }
-        let place = match name {
-            Some(name) if !name.contains("{closure") => name,
-            name => {
-                let file = file_name(memory, function)?;
-                name.map_or(file.clone(), |name| format!("{name}@{file}"))
+        match head[0] {
+            INTERNAL => called = called.or_else(|| function_name(memory, &head)),
+            USER | EVALUATED => {
+                let Some(place) = place(memory, function, &head) else { return Some(OTHERS.to_owned()) };
+                return Some(called.map_or(place.clone(), |called| format!("{place};{called}")));
             }
-        };
-        return Some(called.map_or(place.clone(), |called| format!("{place};{called}")));
+            _ => return None,
+        }
     }
     None
+}
+
+/// What a function of a script is told as: its name, of a closure with the file, and of what stands outside of functions the file.
+fn place(memory: &impl Memory, function: u64, head: &[u8; FUNCTION_BYTES]) -> Option<String> {
+    if word_at(head, FUNCTION_NAME) == 0 {
+        return file_name(memory, function);
+    }
+    let name = function_name(memory, head)?;
+    if !name.ends_with(CLOSURE) {
+        return Some(name);
+    }
+    file_name(memory, function).map(|file| format!("{name}@{file}"))
 }
 
 /// Whether a text can be the name of a function, a class or a file of scripts. What is read while it changes may be anything, a
@@ -92,22 +107,32 @@ fn is_name(text: &str) -> bool {
     text.chars().all(allowed)
 }
 
-/// The name of a function, with its class; `None` for what stands outside of functions.
+/// The name of a function, with its class; `None` for what stands outside of functions. That of a closure has where it stands in it
+/// since PHP 8.4: `{closure:/srv/page.php:12}`.
 fn function_name(memory: &impl Memory, head: &[u8; FUNCTION_BYTES]) -> Option<String> {
-    let name = string(memory, word_at(head, FUNCTION_NAME)).filter(|name| is_name(name))?;
+    let name = string(memory, word_at(head, FUNCTION_NAME))?;
+    let name = match name.split_once("{closure") {
+        Some((before, _)) => format!("{before}{CLOSURE}"),
+        None => name,
+    };
+    let name = Some(name).filter(|name| is_name(name))?;
     let class = Some(word_at(head, FUNCTION_CLASS)).filter(|class| *class != 0);
     let class = class.and_then(|class| string(memory, word(memory, class.checked_add(CLASS_NAME)?)?));
     let class = class.filter(|class| is_name(class));
     Some(class.map_or(name.clone(), |class| format!("{class}::{name}")))
 }
 
-/// The last part of the path of a script's function: the only string there that is an absolute path.
+/// The last part of the path of a script's function: the only string there that is an absolute path. Of what is evaluated it goes on:
+/// `/srv/page.php(12) : eval()'d code`.
 fn file_name(memory: &impl Memory, function: u64) -> Option<String> {
     let mut bytes = [0; 8 * FILES_WORDS];
     memory.read(function + FILES_FROM, &mut bytes).then_some(())?;
     let path = words(&bytes).into_iter().filter_map(|address| string(memory, address));
     let path = path.into_iter().find(|text| text.starts_with('/'))?;
-    path.rsplit('/').next().filter(|name| is_name(name)).map(str::to_owned)
+    let name = path.rsplit('/').next()?;
+    let within = name.split_once(") : ").and_then(|(place, _)| place.rsplit_once('('));
+    let name = within.map_or(name, |(name, _)| name);
+    is_name(name).then(|| name.to_owned())
 }
 
 /// A string of PHP that may be a name; of a long one its end, as that of a path tells more.
@@ -227,24 +252,43 @@ mod tests {
             made.fill(0x1000 + offset, &[frame]);
             assert_eq!(current_function(&made, 0x1000, offset).as_deref(), place, "{frame:x}");
         }
-        let closure = made.text(0x600, "{closure}");
-        made.fill(0x3000 + 8, &[closure]);
-        made.fill(0x1000 + offset, &[0x5200]);
-        let found = current_function(&made, 0x1000, offset);
-        assert_eq!(found.as_deref(), Some("Shop::{closure}@page.php;usleep"));
     }
 
-    // A string that took the place of a name meanwhile.
+    /// What `Shop::prices`, of this kind, in this file, is told as under this name; an empty one is none.
+    fn told(kind: u64, name: &str, file: &str) -> Option<String> {
+        let mut made = Made::sleeping();
+        let offset = current_frame_offset(&made, 0x1000).unwrap();
+        let file = made.text(0x600, file);
+        let name = if name.is_empty() { 0 } else { made.text(0x800, name) };
+        made.function(0x3000, kind, name, 0x500, file);
+        current_function(&made, 0x1000, offset)
+    }
+
+    #[test]
+    fn closures_and_evaluated_code_are_told_with_their_file() {
+        for (kind, name, file, place) in [
+            (2, "{closure}", "/srv/page.php", "Shop::{closure}@page.php;usleep"),
+            (2, "{closure:/srv/my page.php:12}", "/srv/page.php", "Shop::{closure}@page.php;usleep"),
+            (2, "{closure:{closure:/srv/p.php:2}:12}", "/srv/page.php", "Shop::{closure}@page.php;usleep"),
+            (4, "", "/srv/page.php(12) : eval()'d code", "page.php;usleep"),
+            (4, "", "/srv/a(1).php(12) : eval()'d code(1) : eval()'d code", "a(1).php;usleep"),
+            (2, "", "/srv/page.php", "page.php;usleep"),
+            (2, "prices", "/srv/my page.php", "Shop::prices;usleep"),
+        ] {
+            assert_eq!(told(kind, name, file).as_deref(), Some(place), "{kind} {name} {file}");
+        }
+    }
+
+    // A string that took the place of a name meanwhile, too. The look counts: a share is of all of them.
     #[test]
     fn what_is_no_name_is_not_told() {
-        for text in ["s3cret pass", "a=b&token=1", "<p>", "x\"y"] {
-            let mut made = Made::sleeping();
-            let offset = current_frame_offset(&made, 0x1000).unwrap();
-            let text = made.text(0x600, text);
-            made.fill(0x3000 + 8, &[text]);
-            let found = current_function(&made, 0x1000, offset);
-            assert_eq!(found.as_deref(), Some("page.php;usleep"), "only the file is known");
+        let untold = ["s3cret pass", "a=b&token=1", "<p>", "x\"y"].map(|name| (2, name, "/srv/page.php"));
+        let files =
+            [(2, "", "/srv/my page.php"), (4, "", "/srv/[id]+.php"), (2, "{closure}", "/srv/a b.php")];
+        for (kind, name, file) in untold.into_iter().chain(files) {
+            assert_eq!(told(kind, name, file).as_deref(), Some(OTHERS), "{name} {file}");
         }
+        assert_eq!(told(7, "prices", "/srv/page.php"), None, "no function");
     }
 
     #[test]

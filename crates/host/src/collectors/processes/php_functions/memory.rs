@@ -8,7 +8,9 @@ use super::frames::Memory;
 use crate::collectors::processes::profile::maps::{Region, base_name, regions};
 use crate::os::procfs;
 use object::read::{Object, ObjectSegment, ObjectSymbol};
+use rustix::io::Errno;
 use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
 /// A larger file is not read for the names in it.
@@ -20,7 +22,7 @@ pub(super) struct ProcessMemory(File);
 
 impl ProcessMemory {
     /// An error where its memory is not for us, or it has ended.
-    pub(super) fn open(pid: u32) -> std::io::Result<Self> {
+    pub(super) fn open(pid: u32) -> io::Result<Self> {
         File::open(format!("/proc/{pid}/mem")).map(Self)
     }
 }
@@ -31,23 +33,48 @@ impl Memory for ProcessMemory {
     }
 }
 
-/// Where `executor_globals` is in a process; `None` where it has no PHP. Its children, which are forked, have it there, too.
-pub(super) fn executor_globals(pid: u32) -> Option<u64> {
-    let text = procfs::read_text(format!("/proc/{pid}/maps")).ok()?;
-    let is_php = |region: &&Region| {
+/// Whether a process could not be read as it has ended.
+pub(super) fn has_ended(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::SRCH)
+}
+
+/// The parts with code of PHP's program or library, as they are mapped into a process; none where it has no PHP.
+pub(super) fn php_regions(pid: u32) -> io::Result<Vec<Region>> {
+    let text = procfs::read_text(format!("/proc/{pid}/maps"))?;
+    let is_php = |region: &Region| {
         let name = base_name(&region.path);
         region.path.starts_with('/') && (name.starts_with("php") || name.starts_with("libphp"))
     };
-    regions(&text).iter().filter(is_php).find_map(|region| address_in(pid, region))
+    Ok(regions(&text).into_iter().filter(is_php).collect())
+}
+
+/// Where `executor_globals` is in a process that has PHP in these parts; `None` where they do not tell. Its children, which are
+/// forked, have it there, too.
+pub(super) fn executor_globals(pid: u32, php: &[Region]) -> io::Result<Option<u64>> {
+    let mut failed = None;
+    for region in php {
+        match address_in(pid, region) {
+            Ok(None) => {}
+            Ok(found) => return Ok(found),
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(None), Err)
 }
 
 /// Where it is, if it is in the object of this part.
-fn address_in(pid: u32, region: &Region) -> Option<u64> {
-    let path = format!("/proc/{pid}/root{}", region.path);
-    let is_small =
-        std::fs::metadata(&path).is_ok_and(|about| about.is_file() && about.len() <= FILE_BYTES_MAX);
-    let bytes = is_small.then(|| std::fs::read(&path).ok()).flatten()?;
-    let object = object::File::parse(&*bytes).ok().filter(object::File::is_64)?;
+fn address_in(pid: u32, region: &Region) -> io::Result<Option<u64>> {
+    let file = region.open(pid)?;
+    if file.metadata()?.len() > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("{} is longer than {FILE_BYTES_MAX} bytes", region.path)));
+    }
+    let mut bytes = vec![];
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(address_in_object(&bytes, region))
+}
+
+fn address_in_object(bytes: &[u8], region: &Region) -> Option<u64> {
+    let object = object::File::parse(bytes).ok().filter(object::File::is_64)?;
     let symbol = object.dynamic_symbols().find(|symbol| symbol.name() == Ok("executor_globals"))?;
     let from = object.segments().find_map(|segment| {
         let (offset, length) = segment.file_range();

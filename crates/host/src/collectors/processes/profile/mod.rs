@@ -103,10 +103,12 @@ fn call_name(name: &str) -> Option<String> {
 }
 
 /// A name as it may be a part of a metric's.
-pub(super) fn plain(name: &str) -> String {
-    let allowed =
-        |letter: char| if letter.is_ascii_graphic() && !matches!(letter, ';' | '*') { letter } else { '_' };
-    name.chars().take(NAME_LETTERS_MAX).map(allowed).collect()
+fn plain(name: &str) -> String {
+    name.chars().take(NAME_LETTERS_MAX).map(plain_letter).collect()
+}
+
+pub(super) fn plain_letter(letter: char) -> char {
+    if letter.is_ascii_graphic() && !matches!(letter, ';' | '*') { letter } else { '_' }
 }
 
 /// The most hit places; the others by program and object.
