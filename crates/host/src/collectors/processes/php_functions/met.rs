@@ -18,9 +18,9 @@ pub(super) type Places = BTreeMap<String, [u64; 2]>;
 
 /// Functions that were met of late: how often, and in which reading last.
 #[derive(Debug, Default)]
-pub(super) struct Met(BTreeMap<String, (u64, u64)>);
+pub(super) struct RecentFunctions(BTreeMap<String, (u64, u64)>);
 
-impl Met {
+impl RecentFunctions {
     /// Adds those of this reading.
     pub(super) fn add(&mut self, places: &Places, reading: u64) {
         let since = reading.saturating_sub(MET_WITHIN);
@@ -34,19 +34,19 @@ impl Met {
         }
     }
 
-    fn is_told(&self, place: &str) -> bool {
+    fn is_repeated(&self, place: &str) -> bool {
         self.0.get(place).is_some_and(|(times, _)| *times >= MET_MIN)
     }
 }
 
 /// The functions that were met most often, and the rest together, for each pool.
-pub(super) fn bounded(places: Places, met: &Met) -> Places {
+pub(super) fn bounded(places: Places, met: &RecentFunctions) -> Places {
     let mut by_count: Vec<(String, [u64; 2])> = places.into_iter().collect();
     by_count.sort_by_key(|(_, [running, waiting])| std::cmp::Reverse(running + waiting));
     let mut kept = Places::new();
     for (at, (place, counts)) in by_count.into_iter().enumerate() {
         let others = || place.rsplit_once('/').map_or(OTHERS.into(), |(pool, _)| format!("{pool}/{OTHERS}"));
-        let place = if at < PLACES_MAX && met.is_told(&place) { place } else { others() };
+        let place = if at < PLACES_MAX && met.is_repeated(&place) { place } else { others() };
         let sum = kept.entry(place).or_default();
         *sum = [sum[0] + counts[0], sum[1] + counts[1]];
     }
@@ -69,7 +69,7 @@ mod tests {
                 *sum = [sum[0] + running, sum[1] + waiting];
             }
             let sums = |places: &Places| places.values().fold([0, 0], |all, one| [all[0] + one[0], all[1] + one[1]]);
-            let mut met = Met::default();
+            let mut met = RecentFunctions::default();
             met.add(&places, 1);
             let kept = bounded(places.clone(), &met);
             prop_assert_eq!(sums(&kept), sums(&places));
@@ -80,7 +80,7 @@ mod tests {
     // At a low load one reading meets hardly a function twice.
     #[test]
     fn what_was_met_in_several_readings_is_told() {
-        let mut met = Met::default();
+        let mut met = RecentFunctions::default();
         let once: Places = [("www/a".to_owned(), [1, 0]), ("b".to_owned(), [0, 1])].into();
         for (reading, told) in [
             (1, ["others", "www/others"]),

@@ -18,7 +18,7 @@ use crate::os::procfs;
 use crate::services::php_fpm::pool_of;
 use executor::{Executor, RIGHTS};
 use memory::ProcessMemory;
-use met::{Met, Places, bounded};
+use met::{Places, RecentFunctions, bounded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ const WAITING: &str = "php_functions.*.waiting_count";
 pub struct PhpFunctions {
     /// By the main process of the program.
     executors: BTreeMap<u32, Executor>,
-    met: Met,
+    met: RecentFunctions,
     /// Where the next processes to be looked at begin.
     turn: usize,
     readings_count: u64,
@@ -67,7 +67,7 @@ struct Opened {
 
 impl PhpFunctions {
     /// Looks where PHP is and which processes have it, as far as that may have changed.
-    fn look(&mut self, target: &Target) {
+    fn update_executors(&mut self, target: &Target) {
         let pids = target.service_pid.into_iter().chain(target.backends.iter().map(|one| one.pid));
         let mains: BTreeSet<u32> = pids.filter(|pid| *pid != 0).collect();
         self.executors.retain(|main, _| mains.contains(main));
@@ -101,7 +101,7 @@ impl PhpFunctions {
         let (mut all, mut refused) = (vec![], None);
         for (main, pid) in self.choose() {
             match ProcessMemory::open(pid) {
-                Ok(memory) => all.push(Opened { main, pid, pool: told_pool(target, main, pid), memory }),
+                Ok(memory) => all.push(Opened { main, pid, pool: pool_prefix(target, main, pid), memory }),
                 Err(error) if memory::has_ended(&error) => self.is_stale = true,
                 Err(error) => refused = Some(error),
             }
@@ -155,7 +155,7 @@ fn is_known_as_php(target: &Target, main: u32) -> bool {
 
 /// The pool of a process as it stands before its functions, named as the metrics of `php_fpm` name it: with the main process where
 /// several have one of that name. Nothing where it has none.
-fn told_pool(target: &Target, main: u32, pid: u32) -> String {
+fn pool_prefix(target: &Target, main: u32, pid: u32) -> String {
     let Some(name) = pool_of(pid) else { return String::new() };
     let all = target.services("php_fpm").flat_map(|service| &service.endpoints);
     let of_main =
@@ -204,7 +204,7 @@ impl Collector for PhpFunctions {
             reading.lacks(self.name(), why, *how);
             return reading;
         }
-        self.look(target);
+        self.update_executors(target);
         let lacks = self.executors.values().filter_map(|executor| executor.lacks.as_ref());
         lacks.for_each(|(why, how)| reading.lacks(self.name(), why, *how));
         let opened = self.open(target);

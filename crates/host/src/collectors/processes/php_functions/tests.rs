@@ -37,7 +37,7 @@ fn children_are_listed_now_and_then() {
         let kept = Executor { globals: Some(8), children: vec![4_000_001], ..Executor::default() };
         collector.executors.insert(own, kept);
         collector.readings_count = count;
-        collector.look(&target);
+        collector.update_executors(&target);
         collector.executors[&own].children != [4_000_001]
     };
     assert_eq!(
