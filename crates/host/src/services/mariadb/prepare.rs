@@ -4,7 +4,7 @@ use super::NAME;
 use super::access::HOW_TO_GET_IN;
 use super::drop_in::{self, OptionFile};
 use super::server::{self, DatabaseServer};
-use super::variables::{BUFFER_POOL, VARIABLES, Variable, find};
+use super::variables::{BUFFER_POOL, KEY_BUFFER, VARIABLES, Variable, find};
 use crate::config_management::Managers;
 use crate::os::machine;
 use crate::services::common::edit::{self, Edited};
@@ -80,6 +80,12 @@ fn replaced(
     let Some((_, now)) = asked.into_iter().next() else {
         return Err((format!("this server has no {name}"), None));
     };
+    if known.name == KEY_BUFFER && now == "0" {
+        let why = format!(
+            "{KEY_BUFFER} is 0, which could not be taken back: no server drops that cache while it runs"
+        );
+        return Err((why, Some(format!("set {KEY_BUFFER} in its option file, and restart it"))));
+    }
     may_set(conn, known)?;
     let to = &if known.name == BUFFER_POOL { pool_size(conn, to)? } else { to.clone() };
     let file = drop_in::place(snapshot.pid, name)?;

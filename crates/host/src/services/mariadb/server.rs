@@ -52,7 +52,7 @@ impl DatabaseServer {
     /// Replaces a value for all connections that come.
     pub fn write(&self, name: &str, value: &str) -> io::Result<()> {
         // Nothing else is ever put into a statement.
-        if variables::find(name).is_none_or(|known| !known.accepts_text(value)) {
+        if variables::find(name).is_none() || !variables::is_whole_number(value) {
             return Err(io::Error::other(format!("`{value}` is no value for it")));
         }
         let conn = self.connect()?;

@@ -5,7 +5,6 @@
 //! written (`innodb_flush_log_at_trx_commit`, `sync_binlog`) is not among them.
 
 use crate::services::common::shape::Shape;
-use webdyno_model::service::SettingValue;
 
 /// A variable that takes effect at once.
 #[derive(Debug)]
@@ -22,8 +21,14 @@ pub struct Variable {
 const CONNECTIONS: Option<&str> = Some("CONNECTION ADMIN");
 const TIB: i64 = 1 << 40;
 
+/// The digits of the largest number of 64 bits.
+const DIGITS_MAX: usize = 20;
+
 /// The cache of InnoDB's tables: it grows in steps, to a bound of its own.
 pub const BUFFER_POOL: &str = "innodb_buffer_pool_size";
+
+/// The cache of MyISAM's indexes: a server that has none gets one, and never has none again (ER_WARN_CANT_DROP_DEFAULT_KEYCACHE).
+pub const KEY_BUFFER: &str = "key_buffer_size";
 
 const fn row(name: &'static str, shape: Shape, privilege: Option<&'static str>) -> Variable {
     Variable { name, shape, privilege }
@@ -34,7 +39,7 @@ const fn row(name: &'static str, shape: Shape, privilege: Option<&'static str>) 
 pub const VARIABLES: &[Variable] = &[
     row(BUFFER_POOL, Shape::Integer(5 << 20, TIB), None),
     row("join_buffer_size", Shape::Integer(128, 1 << 30), None),
-    row("key_buffer_size", Shape::Integer(8, TIB), None),
+    row(KEY_BUFFER, Shape::Integer(8, TIB), None),
     row("max_connections", Shape::Integer(10, 100_000), CONNECTIONS),
     row("max_heap_table_size", Shape::Integer(16_384, TIB), None),
     row("max_user_connections", Shape::Integer(1, 100_000), None),
@@ -52,11 +57,11 @@ pub fn find(name: &str) -> Option<&'static Variable> {
     VARIABLES.iter().find(|known| known.name == name)
 }
 
-impl Variable {
-    /// Whether a text is a value for it.
-    pub fn accepts_text(&self, text: &str) -> bool {
-        self.shape.accepts(&SettingValue::parse(text))
-    }
+/// Whether a text is a whole number, as a server tells all of these. The shapes bound what is proposed; an original may be beyond
+/// them (`max_user_connections` 0 is no limit, and -1 lets nobody in), and goes back all the same.
+pub fn is_whole_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    (1..=DIGITS_MAX).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -69,8 +74,23 @@ mod tests {
         assert!(names.is_sorted(), "{names:?}");
         let is_plain = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         assert!(names.iter().all(is_plain), "{names:?}");
-        for (value, expected) in [("76", true), ("1; DROP TABLE x", false), ("-1", false), ("''", false)] {
-            assert_eq!(find("max_connections").unwrap().accepts_text(value), expected, "{value}");
+        for value in ["76", "0", "-1", "18446744073709551615"] {
+            assert!(is_whole_number(value), "{value}");
+        }
+        for value in [
+            "1; DROP TABLE x",
+            "''",
+            "",
+            "-",
+            "--1",
+            "1 ",
+            "+1",
+            "1e3",
+            "0x1",
+            "\u{0661}",
+            "184467440737095516150",
+        ] {
+            assert!(!is_whole_number(value), "{value}");
         }
     }
 }
