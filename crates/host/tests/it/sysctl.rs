@@ -4,7 +4,8 @@
 // Helpers outside of #[test] functions may fail a test, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::fake::{FakeServer, FaultyDisk, empty_folder, victim_of, victim_order};
+use crate::booting::booted;
+use crate::fake::{FakeServer, FaultInjection, FaultyDisk, What, empty_folder, victim_of, victim_order};
 use crate::skip::skip;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -180,6 +181,31 @@ fn a_rollback_of_settings_that_is_killed_is_completed() {
         let read = |name: &str| std::fs::read_to_string(folder.path().join("sysctls").join(name)).unwrap();
         assert_eq!(picture(&server, &read), expected(512, 1, 0, ""), "act {act}");
         if !killed {
+            return;
+        }
+    }
+}
+
+/// The machine loses power at any act, and boots with what the file has in it that keeps settings.
+#[test]
+fn a_loss_of_power_at_any_act_leaves_settings_as_before_or_kept() {
+    for act in 1.. {
+        let folder = empty_folder();
+        let fault = FaultInjection::at(act, What::Dead(0));
+        let ended = session(&FakeServer { fault, ..set_up(folder.path()) }, 512, true);
+        let server = FakeServer::at(folder.path());
+        let file = std::fs::read_to_string(server.conf("zzz-webdyno.conf")).unwrap_or_default();
+        for (name, original) in [(QUEUE, "512"), (COOKIES, "0")] {
+            let kept = file.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+            std::fs::write(folder.path().join("sysctls").join(name), kept.unwrap_or(original)).unwrap();
+        }
+        let interrupted = undo_interrupted_with(&booted(&server, Arc::new(RealDisk))).unwrap();
+        assert!(interrupted.problem.is_none(), "act {act}: {interrupted:?}");
+        let read = |name: &str| std::fs::read_to_string(folder.path().join("sysctls").join(name)).unwrap();
+        let kept = expected(512, 2, 1, &format!("{QUEUE} = 1024, {COOKIES} = 1"));
+        let seen = picture(&server, &read);
+        assert!(seen == kept || seen == expected(512, 1, 0, ""), "act {act}: {seen:?}");
+        if ended.is_ok() {
             return;
         }
     }

@@ -6,6 +6,7 @@ use crate::change::journal::history::Record;
 use crate::change::undo::Undo;
 use crate::services::sysctl;
 use crate::services::value_holder::ValueHolder;
+use std::path::Path;
 use std::sync::Arc;
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
@@ -73,9 +74,20 @@ impl Undo<'_> {
     fn is_gone_with_boot(&self, chain: &Chain) -> bool {
         let verified_through = self.journal.history().verified_through;
         let lasts = |(n, write): &(u64, WriteValue)| {
-            !write.holder.ends_with_boot() || (*n <= verified_through && write.keep_in.is_some())
+            let keep_in = write.keep_in.as_deref();
+            let is_kept = keep_in.is_some_and(|file| *n <= verified_through || self.may_be_in(file, *n));
+            !write.holder.ends_with_boot() || is_kept
         };
         !self.is_same_boot() && !chain.iter().any(lasts)
+    }
+
+    /// Whether the file that keeps a value may have been written after it. The machine may have lost power before the journal said
+    /// that it was kept, and booted with that file.
+    fn may_be_in(&self, file: &str, n: u64) -> bool {
+        let target = self.tools.disk.resolve(Path::new(file)).ok().flatten();
+        let is_it = |path: &str| path == file || target.as_deref() == Some(Path::new(path));
+        let mut later = self.journal.history().entries.iter().filter(|entry| entry.n > n);
+        later.any(|entry| matches!(&entry.action, Action::WriteFile(write) if is_it(&write.path)))
     }
 
     /// Why reverting it would drop what others use now.
