@@ -85,6 +85,13 @@ pub fn with_content(disk: &dyn Disk, path: &Path, old: Option<&OldFile>, content
     Ok(OldFile { content, sha256, mode: 0o644, uid, gid, modified: None, attributes: BTreeMap::new() })
 }
 
+/// The original with the mode, owner and attributes that our version of it has now: whoever changed those since meant the file,
+/// whatever it holds.
+pub fn with_rights_of(original: &OldFile, there: OldFile) -> OldFile {
+    let OldFile { content, sha256, modified, .. } = original.clone();
+    OldFile { content, sha256, modified, ..there }
+}
+
 /// Replaces what is at `path` by `new`, if what is there has the content `expected` (`None`: no file).
 pub fn replace(
     disk: &dyn Disk,

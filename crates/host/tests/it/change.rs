@@ -10,12 +10,13 @@ use crate::fake::{
 };
 use proptest::prelude::*;
 use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use webdyno_host::change::journal::Owner;
 use webdyno_host::change::journal::history::ClosedBy;
-use webdyno_host::change::seams::disk::RealDisk;
+use webdyno_host::change::seams::disk::{Disk, RealDisk};
 use webdyno_host::change::undo::rollback::{rollback_with, undo_interrupted_with};
 use webdyno_host::change::{Changer, notice, pending};
 use webdyno_host::os::process::ProcessName;
@@ -278,6 +279,22 @@ fn what_an_operator_changed_meanwhile_is_left_alone_and_told_once() {
     assert_eq!(std::fs::read_to_string(server.conf("b.conf")).unwrap(), FILES[1].1);
     assert!(server.running().contains("KeepAlive On"), "what could be restored is in force");
     assert_eq!(rollback(&server).unwrap(), Vec::<String>::new());
+}
+
+/// Who closes a file to others while our version is there does not mean to open it again with the original.
+#[test]
+fn rights_that_an_operator_gave_meanwhile_stay() {
+    let (_folder, server) = FakeServer::fresh();
+    killed_session(&server, &[("a.conf", "Workers 20\n")]);
+    let path = server.conf("a.conf");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let owner = if rustix::process::geteuid().is_root() { 4242 } else { path.metadata().unwrap().uid() };
+    std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
+    let expected = RealDisk.read(&path).unwrap().unwrap();
+    rollback(&server).unwrap();
+    let found = RealDisk.read(&path).unwrap().unwrap();
+    assert_eq!((found.content.as_slice(), found.mode, found.uid), (FILES[0].1.as_bytes(), 0o600, owner));
+    assert_eq!((found.gid, &found.attributes), (expected.gid, &expected.attributes));
 }
 
 /// An operator who puts the original back by hand, and one who edits between two of our rounds.

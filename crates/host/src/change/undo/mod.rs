@@ -268,10 +268,12 @@ impl Undo<'_> {
             self.report.lines.push(format!("removed {}, which was not there before", path.display()));
             return Ok(Replaced::Done);
         };
+        let there = disk.read(path).map_err(message)?.filter(|there| Some(there.sha256.as_str()) == now);
+        let before = there.map_or_else(|| before.clone(), |there| file::with_rights_of(before, there));
         let temporary = file::temporary(path, &self.journal.id(), n);
         // What a killed session left there would be in the way.
         disk.remove(&temporary).map_err(message)?;
-        let (replaced, without) = file::restore(disk, path, before, now, &temporary).map_err(message)?;
+        let (replaced, without) = file::restore(disk, path, &before, now, &temporary).map_err(message)?;
         if replaced == Replaced::Done {
             self.report.lines.push(format!("restored {}{without}", path.display()));
         }
