@@ -1,7 +1,8 @@
 //! Writing one file, and putting one back: a temporary file in the same directory, then a rename.
 //!
-//! rename(2) replaces atomically: whoever opens the path finds the old file or the new one, whole. The temporary file
-//! carries the session's id in its name, so that a rollback finds what a killed session left behind.
+//! rename(2) replaces atomically: whoever opens the path finds the old file or the new one, whole. The temporary file is
+//! whole, too, before it has a name, where the file system has files without one: a service may read a directory with all
+//! that is in it. It carries the session's id in its name, so that a rollback finds what a killed session left behind.
 
 use crate::change::action::OldFile;
 use crate::change::seams::disk::{Disk, Kind, folder_of, sha256_hex};

@@ -1,27 +1,24 @@
 //! The seam to the disk: every read and write of changing and undoing passes through [`Disk`], so that tests can fill
 //! it up, pretend one, or end the program between any two acts.
 //!
-//! Facts: open(2), flock(2), fallocate(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7),
-//! acl(5), chown(2) (it clears set-id bits, so the mode comes after it).
+//! Facts: open(2), flock(2), fallocate(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7).
 
 use crate::change::action::{OldFile, in_base64};
+use crate::change::seams::new_file::{self, ACCESS_LIST, ATTRIBUTES_BYTES_MAX, read_attribute};
 use crate::change::seams::tree::{self, PASSABLE, Tree, set_mode};
-use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, RenameFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, RenameFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The largest configuration file that is changed.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
-
-/// The most bytes of extended attributes of one file (VFS limit of a name list: 64 KiB).
-const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
 
 /// What a copy of our program leaves free: journals come first.
 const SPARE_BYTES: u64 = 16 << 20;
@@ -148,7 +145,7 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<Option<OldFile>> {
-        let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
         let custom = i32::try_from(flags).map_err(io::Error::other)?;
         let file = match OpenOptions::new().read(true).custom_flags(custom).open(path) {
             Ok(file) => file,
@@ -162,20 +159,7 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, path: &Path, file: &OldFile) -> io::Result<()> {
-        // Nobody else may look into it before it has its owner.
-        let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        target.write_all(&file.content)?;
-        let found = target.metadata()?;
-        if (found.uid(), found.gid()) != (file.uid, file.gid) {
-            std::os::unix::fs::fchown(&target, Some(file.uid), Some(file.gid))?;
-        }
-        target.set_permissions(std::fs::Permissions::from_mode(file.mode))?;
-        write_attributes(&target, &file.attributes)?;
-        if let Some((seconds, nanoseconds)) = file.modified {
-            let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds as _ };
-            rustix::fs::futimens(&target, &Timestamps { last_access: time, last_modification: time })?;
-        }
-        target.sync_all()
+        new_file::create(path, file)
     }
 
     fn copy_program(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -417,7 +401,7 @@ fn image_of(file: File) -> io::Result<OldFile> {
 /// inode, and `trusted.*` belongs to the file system: they are not carried over.
 fn is_carried(name: &str) -> bool {
     let signed = matches!(name, "security.ima" | "security.evm");
-    name == "system.posix_acl_access" || name.starts_with("user.") || name.starts_with("security.") && !signed
+    name == ACCESS_LIST || name.starts_with("user.") || name.starts_with("security.") && !signed
 }
 
 fn read_attributes(file: &File) -> io::Result<BTreeMap<String, String>> {
@@ -437,25 +421,6 @@ fn read_attributes(file: &File) -> io::Result<BTreeMap<String, String>> {
         }
     }
     Ok(found)
-}
-
-fn read_attribute(file: &File, name: &str) -> Option<Vec<u8>> {
-    let mut value = vec![0_u8; ATTRIBUTES_BYTES_MAX];
-    let length = rustix::fs::fgetxattr(file, name, &mut value[..]).ok()?;
-    value.truncate(length);
-    Some(value)
-}
-
-fn write_attributes(file: &File, attributes: &BTreeMap<String, String>) -> io::Result<()> {
-    for (name, value) in attributes {
-        let value = in_base64::decode(value)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an attribute is not base64"))?;
-        // A new file often has the right label already, and setting one may need a right that we lack.
-        if read_attribute(file, name).as_ref() != Some(&value) {
-            rustix::fs::fsetxattr(file, name.as_str(), &value, XattrFlags::empty())?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -487,6 +452,22 @@ mod tests {
                 assert_eq!(RealDisk.read(&path).unwrap(), Some(wanted), "{name}");
             }
         }
+    }
+
+    /// Nobody ever sees a part of a file: what fails half-way leaves no name.
+    #[test]
+    fn a_file_has_a_name_only_when_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let mut broken = file(b"half", 0o644);
+        broken.attributes.insert("user.note".into(), "no base64".into());
+        RealDisk.create(&path, &broken).unwrap_err();
+        assert_eq!(path.exists(), new_file::nameless(folder.path()).is_none());
+        RealDisk.remove(&path).unwrap();
+        RealDisk.create(&path, &file(b"whole", 0o644)).unwrap();
+        let error = RealDisk.create(&path, &file(b"another", 0o644)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
     }
 
     #[test]

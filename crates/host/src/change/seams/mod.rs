@@ -5,6 +5,7 @@ pub mod disk;
 pub mod helper;
 pub mod init_system;
 pub mod launch;
+mod new_file;
 pub mod processes;
 pub mod services;
 pub mod session_location;
