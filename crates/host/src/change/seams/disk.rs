@@ -426,6 +426,7 @@ fn read_attributes(file: &File) -> io::Result<BTreeMap<String, String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::XattrFlags;
 
     fn file(content: &[u8], mode: u32) -> OldFile {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -468,6 +469,31 @@ mod tests {
         let error = RealDisk.create(&path, &file(b"another", 0o644)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+    }
+
+    /// In a directory that gives each new file a list with another user in it.
+    #[test]
+    fn a_file_has_no_access_list_but_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        // Version 2; owner, user 65534, group, mask, others: a tag, its rights, and whose they are.
+        let entries =
+            [(1, 6, u32::MAX), (2, 6, 65_534), (4, 4, u32::MAX), (16, 6, u32::MAX), (32, 0, u32::MAX)];
+        let entry = |(tag, rights, id): (u16, u16, u32)| {
+            [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let list = [2_u32.to_le_bytes().to_vec(), entries.into_iter().flat_map(entry).collect()].concat();
+        let set = rustix::fs::setxattr(folder.path(), "system.posix_acl_default", &list, XattrFlags::empty());
+        if set == Err(Errno::NOTSUP) {
+            return;
+        }
+        set.unwrap();
+        let mut own = file(b"own", 0o660);
+        own.attributes.insert(ACCESS_LIST.into(), in_base64::encode(&list));
+        for (name, wanted) in [("plain", file(b"plain", 0o640)), ("own", own)] {
+            let path = folder.path().join(name);
+            RealDisk.create(&path, &wanted).unwrap();
+            assert_eq!(RealDisk.read(&path).unwrap(), Some(wanted), "{name}");
+        }
     }
 
     #[test]

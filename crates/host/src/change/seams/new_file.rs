@@ -53,6 +53,13 @@ fn fill(mut target: &File, file: &OldFile) -> io::Result<()> {
     if (found.uid(), found.gid()) != (file.uid, file.gid) {
         fchown(target, Some(file.uid), Some(file.gid))?;
     }
+    if !file.attributes.contains_key(ACCESS_LIST) {
+        // It began with the list that its directory has for new files, and the mode would be a mask of that.
+        match rustix::fs::fremovexattr(target, ACCESS_LIST) {
+            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
     target.set_permissions(Permissions::from_mode(file.mode))?;
     write_attributes(target, &file.attributes)?;
     if let Some((seconds, nanoseconds)) = file.modified {
