@@ -137,9 +137,13 @@ pub fn arguments(pid: u32) -> Result<Vec<String>> {
 /// The environment that a process was started with. An error when we may not see it.
 pub fn environment(pid: u32) -> Result<BTreeMap<String, String>> {
     let path = format!("/proc/{pid}/environ");
-    let bytes = read_bytes(&path).map_err(|error| io_error("read", path, &error))?;
+    read_bytes(&path).map(|bytes| parse_environment(&bytes)).map_err(|error| io_error("read", path, &error))
+}
+
+/// The variables in bytes as `/proc/PID/environ` has them.
+pub fn parse_environment(bytes: &[u8]) -> BTreeMap<String, String> {
     let pair = |text: &String| text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Ok(parse_strings(&bytes).iter().filter_map(pair).collect())
+    parse_strings(bytes).iter().filter_map(pair).collect()
 }
 
 /// The working directory of a process. An error when we may not see it.

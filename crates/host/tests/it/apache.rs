@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use webdyno_host::os::procfs;
 use webdyno_host::services::apache::config::condition::{parse_version, static_symbol};
 use webdyno_host::services::apache::config::{Evaluation, Input, Module, evaluate};
 use webdyno_host::services::{Tunable, tunable};
@@ -128,6 +129,13 @@ fn a_higher_server_limit_takes_a_restart() {
     let after = apache().snapshot(done.control.pid, server.port).unwrap();
     assert_eq!(after.number("MaxRequestWorkers"), Some(30.0));
     assert_eq!(after.control.unwrap().environment, control.environment);
+    // Applications have what they were started with, and no journal does.
+    let password = |pid: u32| procfs::environment(pid).unwrap().remove("DB_PASSWORD");
+    assert_eq!(password(done.control.pid).as_deref(), Some("s3cret"));
+    server.stop();
+    let started = apache().start(&done.control, server.port).unwrap();
+    assert_eq!(password(started.control.pid).as_deref(), Some("s3cret"));
+    assert!(!done.control.environment.contains_key("DB_PASSWORD"));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! the setting: they are waited for, a bounded time.
 
 use super::control::Apache;
+use super::environment;
 use super::snapshot;
 use super::start::{found, launch, place_of};
 use super::status::{self, near};
@@ -42,7 +43,11 @@ fn reload(control: &Control, port: u16) -> Result<Activation> {
     let probe = Probe::start_gently(&near(&apache.evaluation, port));
     match &control.unit {
         Some(unit) => unit_command(&["reload", unit])?,
-        None => main.signal(Signal::USR1)?,
+        None => {
+            // It may end of what it reads, and is to be started again as it was.
+            let _ = environment::remember(control);
+            main.signal(Signal::USR1)?;
+        }
     }
     match page.as_ref().and_then(|page| Some((page.url.as_str(), page.generation?))) {
         Some((url, generation)) => wait_for_generation(main, url, generation, &old)?,
@@ -116,10 +121,12 @@ fn restart(control: &Control, port: u16) -> Result<Activation> {
     match &control.unit {
         Some(unit) => unit_command(&["restart", unit])?,
         None => {
+            let variables = environment::remember(control)?;
+            environment::hold(control, &variables)?;
             MainProcess::of("Apache", control).stop()?;
             // A small server is back in milliseconds: make sure that the gap is seen.
             probe.probe_once();
-            launch(control, &place)?;
+            launch(&Control { environment: variables, ..control.clone() }, &place)?;
         }
     }
     let control = found(control, &apache.evaluation, port)?;

@@ -17,7 +17,8 @@ use webdyno_model::error::io_error;
 use webdyno_model::service::Control;
 use webdyno_model::{Result, UserError};
 
-/// Variables that shape how any program runs and hold no secrets: a restart needs them beside those of Apache.
+/// Variables that shape how any program runs and hold no secrets: they are written down beside those of Apache. What else there is
+/// [`super::environment`] knows.
 const NEUTRAL_VARIABLES: [&str; 7] =
     ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "TMPDIR"];
 

@@ -14,6 +14,7 @@ mod activate;
 mod control;
 mod edit;
 mod embedded;
+mod environment;
 mod imprint;
 mod limits;
 mod local_files;

@@ -2,6 +2,7 @@
 
 use super::config::Evaluation;
 use super::control::{Apache, Options, invocation, stderr_summary};
+use super::environment;
 use super::status::near;
 use crate::os::process::{ProcessName, wait_polling};
 use crate::os::process_location::{self, HeldLocation};
@@ -33,10 +34,16 @@ pub fn start(control: &Control, port: u16) -> Result<Activation> {
     }
     let place = place_of(control)?;
     let apache = Apache::of_control(control.clone())?;
+    let mut launched = control.clone();
     if control.unit.is_none() {
+        if let Some(variables) = environment::of_ended(control) {
+            // It does not run: better that it is started without a helper than not at all.
+            let _ = environment::hold(control, &variables);
+            launched.environment = variables;
+        }
         end_orphans(control)?;
     }
-    launch(control, &place)?;
+    launch(&launched, &place)?;
     let control = found(control, &apache.evaluation, port)?;
     Ok(Activation { control, outage_us: None, unsettled: None })
 }
@@ -154,13 +161,17 @@ pub fn found(old: &Control, evaluation: &Evaluation, port: u16) -> Result<Contro
         control = main_process(old, port).filter(|_| answers(&near));
         control.is_some()
     });
-    control.ok_or_else(|| {
+    let control = control.ok_or_else(|| {
         UserError::cannot_run(format!(
             "apache was started and port {port} does not answer after {} s",
             timeouts::START.as_secs()
         ))
         .hint("its error log says why")
-    })
+    })?;
+    if control.unit.is_none() {
+        environment::pass_on(old, &control);
+    }
+    Ok(control)
 }
 
 /// The process that took the place of an old one: by pid file, else by executable and arguments. It must listen on the
