@@ -232,15 +232,7 @@ fn what_cannot_be_set_is_told_before_anything_is_touched() {
     let (allowed, _) = prepared(pid, &watching, &[(CONNECTIONS, 76)]).unwrap();
     let plan = allowed.into_plan().unwrap();
     assert!(plan.diff.contains("+max_connections = 76") && plan.managed.is_empty(), "{}", plan.diff);
-    // A value of before that nobody would propose goes back.
-    const TABLES: &str = "tmp_table_size";
-    let server = prepared(pid, &root, &[(TABLES, 1 << 20)]).unwrap().1.unwrap();
-    let original = server.read(TABLES).unwrap().unwrap();
-    for value in ["1048576", original.as_str()] {
-        server.write(TABLES, value).unwrap();
-        assert_eq!(server.read(TABLES).unwrap().as_deref(), Some(value));
-    }
-    assert!(original.len() > 19, "{original}");
+    goes_back_beyond_proposals(pid);
     // In steps that the server takes as they are.
     let (pool, _) = prepared(pid, &root, &[("innodb_buffer_pool_size", (40 << 20) + 1)]).unwrap();
     let to = pool.into_plan().unwrap().changes[0].to.number().unwrap();
@@ -248,4 +240,16 @@ fn what_cannot_be_set_is_told_before_anything_is_touched() {
     let as_it_is: UserError = prepared(pid, &root, &[(CONNECTIONS, 20)]).unwrap_err();
     assert!(as_it_is.message.contains("nothing to change"), "{as_it_is}");
     assert_eq!(database.picture(conf.path()), picture("20", "3", ""));
+}
+
+/// A value of before that nobody would propose goes back.
+fn goes_back_beyond_proposals(pid: u32) {
+    const TABLES: &str = "tmp_table_size";
+    let server = prepared(pid, &Access::default(), &[(TABLES, 1 << 20)]).unwrap().1.unwrap();
+    let original = server.read(TABLES).unwrap().unwrap();
+    assert!(original.len() > 19, "{original}");
+    for value in ["1048576", original.as_str()] {
+        server.write(TABLES, value).unwrap();
+        assert_eq!(server.read(TABLES).unwrap().as_deref(), Some(value));
+    }
 }

@@ -4,7 +4,7 @@
 //! Facts: open(2), flock(2), fallocate(2), fsync(2) (a new or renamed entry is durable after fsync of its directory), rename(2), xattr(7).
 
 use crate::change::action::{OldFile, in_base64};
-use crate::change::seams::new_file::{self, ACCESS_LIST};
+use crate::change::seams::new_file::{self, ACCESS_LIST, ATTRIBUTES_BYTES_MAX, read_attribute};
 use crate::change::seams::tree::{self, PASSABLE, Tree, set_mode};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -19,9 +19,6 @@ use std::time::{Duration, SystemTime};
 
 /// The largest configuration file that is changed.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
-
-/// The most bytes of extended attributes of one file (VFS limit of a name list: 64 KiB).
-const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
 
 /// What a copy of our program leaves free: journals come first.
 const SPARE_BYTES: u64 = 16 << 20;
@@ -424,13 +421,6 @@ fn read_attributes(file: &File) -> io::Result<BTreeMap<String, String>> {
         }
     }
     Ok(found)
-}
-
-pub(super) fn read_attribute(file: &File, name: &str) -> Option<Vec<u8>> {
-    let mut value = vec![0_u8; ATTRIBUTES_BYTES_MAX];
-    let length = rustix::fs::fgetxattr(file, name, &mut value[..]).ok()?;
-    value.truncate(length);
-    Some(value)
 }
 
 #[cfg(test)]

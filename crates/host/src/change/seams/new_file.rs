@@ -5,7 +5,6 @@
 //! after it).
 
 use crate::change::action::{OldFile, in_base64};
-use crate::change::seams::disk::{folder_of, read_attribute};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -18,9 +17,12 @@ use std::path::Path;
 /// The access list of a file.
 pub(super) const ACCESS_LIST: &str = "system.posix_acl_access";
 
+/// The most bytes of extended attributes of one file (VFS limit of a name list: 64 KiB).
+pub(super) const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
+
 /// Creates a file that must not exist yet, and brings it to the disk.
 pub(super) fn create(path: &Path, file: &OldFile) -> io::Result<()> {
-    if let Some(target) = nameless(folder_of(path)) {
+    if let Some(target) = nameless(path.parent().unwrap_or(Path::new("/"))) {
         fill(&target, file)?;
         match give_name(&target, path) {
             Ok(()) => return Ok(()),
@@ -65,6 +67,14 @@ fn fill(mut target: &File, file: &OldFile) -> io::Result<()> {
         rustix::fs::futimens(target, &Timestamps { last_access: time, last_modification: time })?;
     }
     target.sync_all()
+}
+
+/// An attribute of a file; `None` where it has none of that name, or it cannot be read.
+pub(super) fn read_attribute(file: &File, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0_u8; ATTRIBUTES_BYTES_MAX];
+    let length = rustix::fs::fgetxattr(file, name, &mut value[..]).ok()?;
+    value.truncate(length);
+    Some(value)
 }
 
 fn write_attributes(file: &File, attributes: &BTreeMap<String, String>) -> io::Result<()> {

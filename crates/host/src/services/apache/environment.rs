@@ -116,6 +116,8 @@ pub fn pass_on(before: &Control, now: &Control) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::process::wait_until;
+    use std::time::Duration;
 
     #[test]
     fn an_environment_outlives_who_knew_it() {
@@ -136,6 +138,8 @@ mod tests {
             supervised: false,
             inherited: None,
         };
+        // A moment after its start it has none yet.
+        assert!(wait_until(Duration::from_secs(10), || procfs::environment(main.pid).unwrap() == all));
         assert_eq!(remember(&control).unwrap(), all);
         hold(&control, &all).unwrap();
         assert!(helper(&control).is_none(), "the journal has all of it");
