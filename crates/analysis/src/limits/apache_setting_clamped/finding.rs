@@ -46,7 +46,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             workers_limit, clamp_messages, scoreboard_full_fraction, workers_busy_mean,
-            processes_at_limit_fraction, service_processes_mean, accept_queue_mean, in_flight_mean,
+            processes_at_limit_fraction, service_processes_mean, requests_in_workers_mean, accept_queue_mean, in_flight_mean,
             response_time_mean_us, cpu_busy_fraction, rate,
         }),
         remedies: remedy(facts, &clamp, queue).into_iter().collect(),
@@ -58,7 +58,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn are_workers_busy(facts: &Facts, clamp: &ClampedSetting) -> bool {
     let processes =
         facts.value(FactId::service_processes_mean).map(|count| (count - 1.0) * facts.threads_per_process());
-    let requests = facts.value(FactId::requests_in_workers_mean);
+    let requests = keepalive_holds_workers::finding::requests_with_workers(facts);
     let outside = || {
         processes.is_some_and(|workers| workers >= clamp.in_force)
             && requests.is_none_or(|requests| requests >= TAKEN_FRACTION_MIN * clamp.in_force)
@@ -219,6 +219,21 @@ mod tests {
                     (FactId::workers_limit, f64::NAN),
                     (FactId::scoreboard_full_fraction, f64::NAN),
                     (FactId::service_processes_mean, 2.0),
+                ],
+                400,
+                1,
+                false,
+                Some(0.75),
+            ),
+            (
+                "files only, and the queue has those that gave up, too",
+                vec![
+                    (FactId::workers_limit, f64::NAN),
+                    (FactId::scoreboard_full_fraction, f64::NAN),
+                    (FactId::service_processes_mean, 2.0),
+                    (FactId::requests_in_workers_mean, 3.0),
+                    (FactId::ended_per_s, 60.0),
+                    (FactId::response_time_alone_us, 400_000.0),
                 ],
                 400,
                 1,

@@ -81,7 +81,12 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
     // were there from the start all may end before the parent's pace has doubled often enough, and of idle ones it ends one
     // in a second.
     let by_ids = facts.value(FactId::worker_processes_ended_per_s);
-    let ended_per_s = by_ids.or(facts.value(FactId::forks_per_s))?;
+    let forks_per_s = facts.value(FactId::forks_per_s);
+    // Of those that live for a moment most are never met by a look.
+    let ended_per_s = match live_shortly(facts) {
+        true => by_ids.into_iter().chain(forks_per_s).reduce(f64::max)?,
+        false => by_ids.or(forks_per_s)?,
+    };
     let threads = facts.threads_per_process();
     // Where none is left that a former look met, they end as soon as they come, however slowly that is.
     let is_fast = ended_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads || live_shortly(facts);
@@ -166,11 +171,12 @@ mod tests {
             (
                 "slowly, and none outlives two looks",
                 vec![
-                    (FactId::worker_processes_ended_per_s, 7.0),
-                    (FactId::new_connections_per_s, 9.0),
-                    (FactId::worker_oldest_mean_s, 1.2),
+                    (FactId::worker_processes_ended_per_s, 4.5),
+                    (FactId::forks_per_s, 14.5),
+                    (FactId::new_connections_per_s, 27.7),
+                    (FactId::worker_oldest_mean_s, 0.2),
                 ],
-                1,
+                2,
                 Some(0.95),
             ),
             ("for ever", vec![], 0, None),

@@ -155,7 +155,7 @@ fn reused_fraction(facts: &Facts) -> Option<f64> {
 }
 
 /// Requests that are with workers.
-fn requests_with_workers(facts: &Facts) -> Option<f64> {
+pub(crate) fn requests_with_workers(facts: &Facts) -> Option<f64> {
     // The queue also has connections that were given up, and those of who looks at the status page: no fewer requests are with
     // workers than those that end, each for at least as long as one that is alone takes.
     let has_more = |queue: f64| facts.value(FactId::in_flight_mean).is_some_and(|all| queue > all);

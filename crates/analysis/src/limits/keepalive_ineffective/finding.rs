@@ -2,7 +2,6 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::tls_handshakes;
 use crate::resources::{memory_evidence, request_cost, site_profile, workers};
 use crate::wording::{format_number, format_time};
@@ -18,8 +17,7 @@ const COST_FRACTION_MIN: f64 = 0.2;
 const COST_FRACTION_MIN_TLS: f64 = 0.1;
 /// Connections that carry two requests are used again for half of them; ten for nine tenths.
 const REUSED_FRACTION_MAX: f64 = 0.6;
-/// Where nothing of the server is seen, something else may take the rest, or let connections wait.
-const COST_FRACTION_MOST: f64 = 0.5;
+/// Where nothing of the server is seen, something else may take the rest, and let connections wait.
 const CONFIDENCE_UNSEEN: f64 = 0.5;
 /// A connection attempt that took this long was lost and made again.
 const LOST_ATTEMPT_US: f64 = 900_000.0;
@@ -68,10 +66,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             cause.words
         ),
         confidence: match facts.service {
-            None if cost.fraction < COST_FRACTION_MOST || slower_than_alone(facts).is_some() => {
-                cause.confidence.min(CONFIDENCE_UNSEEN)
-            }
-            _ => cause.confidence,
+            None => cause.confidence.min(CONFIDENCE_UNSEEN),
+            Some(_) => cause.confidence,
         },
         explains_fraction: Some(significant(cost.fraction.min(1.0), 3)),
         facts: facts.cite(&CITED),
@@ -392,13 +388,10 @@ mod tests {
     }
 
     #[test]
-    fn of_a_server_that_is_not_seen_what_explains_less_than_half_is_half_sure() {
-        for (response_us, confidence) in [(1600.0, 0.7), (4000.0, 0.5)] {
-            let changes = [ONCE, &[(FactId::response_time_mean_us, response_us)]].concat();
-            let mut facts = facts(&with_changes(CLOSED, &changes), &[]);
-            facts.service = None;
-            assert_eq!(check(&facts).map(|finding| finding.confidence), Some(confidence), "{response_us}");
-        }
+    fn of_a_server_that_is_not_seen_it_is_half_sure() {
+        let mut facts = facts(&with_changes(CLOSED, ONCE), &[]);
+        facts.service = None;
+        assert_eq!(check(&facts).map(|finding| finding.confidence), Some(CONFIDENCE_UNSEEN));
     }
 
     #[test]

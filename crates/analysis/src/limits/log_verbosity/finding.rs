@@ -24,6 +24,11 @@ const DISK_BYTES_MIN: f64 = 1e6;
 /// Levels that tell of what is no error, the less talkative ones left out: `info` has a line for a connection at most.
 const TALKATIVE: [&str; 2] = ["debug", "trace"];
 
+/// The processors are full, and what is written could not be seen: with so high a level of tracing it is most likely why.
+const CONFIDENCE_SUSPECTED: f64 = 0.4;
+const CONFIDENCE_LOUD: f64 = 0.6;
+const LOUD_MIN: u8 = 4;
+
 /// Fires when lines that are no errors are what the service works on.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let level = level(facts)?;
@@ -70,11 +75,18 @@ fn suspected_finding(facts: &Facts, level: &EffectiveSetting) -> Option<Finding>
             level.value,
             location_text(level)
         ),
-        confidence: 0.4,
+        confidence: if is_loud(&level.value) { CONFIDENCE_LOUD } else { CONFIDENCE_SUSPECTED },
         explains_fraction: None,
         facts: facts.cite(&CITED),
         remedies: vec![remedy(level)],
     })
+}
+
+/// Whether each request has dozens of lines: of trace4 and more all that is read and sent is told, byte by byte in the end.
+fn is_loud(level: &str) -> bool {
+    let mut numbers =
+        level.split_whitespace().filter_map(|word| word.rsplit_once("trace")?.1.parse::<u8>().ok());
+    numbers.any(|number| number >= LOUD_MIN)
 }
 
 /// The level in force where requests go, if it is a talkative one.
@@ -152,6 +164,9 @@ mod tests {
         let finding = with(&[], "warn rewrite:trace8").unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.95)));
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("warn".into())));
-        assert_eq!(with(&[(FactId::error_log_bytes_per_s, f64::NAN)], "debug").unwrap().confidence, 0.4);
+        let unseen = [(FactId::error_log_bytes_per_s, f64::NAN)];
+        for (level, confidence) in [("debug", 0.4), ("warn ssl:trace2", 0.4), ("warn rewrite:trace8", 0.6)] {
+            assert_eq!(with(&unseen, level).unwrap().confidence, confidence, "{level}");
+        }
     }
 }

@@ -158,8 +158,10 @@ fn limit(facts: &Facts) -> Option<BandwidthLimit> {
         (is_rate && rate.is_some_and(|rate| rate > 0.0)).then_some((one, rate?))
     });
     let tightest = rates.min_by(|a, b| a.1.total_cmp(&b.1));
-    if service.service == "nginx" {
-        return nginx_limit(service, place);
+    match service.service.as_str() {
+        "nginx" => return nginx_limit(service, place),
+        "lighttpd" => return lighttpd_limit(facts),
+        _ => {}
     }
     let filter = filters.map(place).next();
     match (filter, tightest) {
@@ -206,6 +208,18 @@ fn nginx_limit(
         setting: SettingId::of_service("nginx", &one.setting),
         value: Some(one.value.clone()),
         bytes_per_s: Some(bytes_per_s),
+    })
+}
+
+/// `connection.kbytes-per-second`, of each connection; a value under a condition is that of a part of the site.
+fn lighttpd_limit(facts: &Facts) -> Option<BandwidthLimit> {
+    const SETTING: &str = "connection.kbytes-per-second";
+    let kib = facts.setting(SETTING).filter(|kib| *kib > 0.0)?;
+    Some(BandwidthLimit {
+        words: format!("{SETTING} {}", format_number(kib)),
+        setting: SettingId::of_service("lighttpd", SETTING),
+        value: Some(format_number(kib)),
+        bytes_per_s: Some(kib * RATE_UNIT_BYTES),
     })
 }
 
@@ -318,6 +332,15 @@ mod tests {
         let limited = [("SetOutputFilter", "DEFLATE;RATE_LIMIT"), ("SetEnv", "rate-limit 200")];
         let remedies = with(&[], &limited).unwrap().remedies;
         assert!(remedies.iter().all(|remedy| remedy.to.is_none() && remedy.setting_changes().is_empty()));
+    }
+
+    #[test]
+    fn lighttpd_limits_each_connection() {
+        for (kib, confidence) in [(200, Some(0.9)), (0, None), (2000, None)] {
+            let mut facts = facts(LIMITED, &[("connection.kbytes-per-second", kib)]);
+            facts.service.as_mut().unwrap().service = "lighttpd".into();
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{kib}");
+        }
     }
 
     #[test]
