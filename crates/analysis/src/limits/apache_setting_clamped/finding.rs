@@ -226,21 +226,6 @@ mod tests {
                 Some(0.75),
             ),
             (
-                "files only, and the queue has those that gave up, too",
-                vec![
-                    (FactId::workers_limit, f64::NAN),
-                    (FactId::scoreboard_full_fraction, f64::NAN),
-                    (FactId::service_processes_mean, 2.0),
-                    (FactId::requests_in_workers_mean, 3.0),
-                    (FactId::ended_per_s, 60.0),
-                    (FactId::response_time_alone_us, 400_000.0),
-                ],
-                400,
-                1,
-                false,
-                Some(0.75),
-            ),
-            (
                 "files only, and processes that nobody asks anything",
                 vec![
                     (FactId::workers_limit, f64::NAN),
@@ -256,6 +241,21 @@ mod tests {
         ] {
             let found = with(&changes, most, limit, pending).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_queue_has_those_that_gave_up_too() {
+        for (alone_us, found) in [(400_000.0, true), (100_000.0, false)] {
+            let files_only = [
+                (FactId::workers_limit, f64::NAN),
+                (FactId::scoreboard_full_fraction, f64::NAN),
+                (FactId::service_processes_mean, 2.0),
+                (FactId::requests_in_workers_mean, 3.0),
+                (FactId::ended_per_s, 60.0),
+                (FactId::response_time_alone_us, alone_us),
+            ];
+            assert_eq!(with(&files_only, 400, 1, false).is_some(), found, "{alone_us}");
         }
     }
 
