@@ -8,7 +8,8 @@
 //! ## How it is recognised
 //! The scoreboard is as long as the workers in force: shorter than the `MaxRequestWorkers` in the files. All of these workers
 //! are busy, and connections wait in the accept queue: the clamp costs time now. If the status page cannot be read, the files
-//! alone show it (ServerLimit x ThreadsPerChild), together with that many processes. Files that are pending a reload are
+//! alone show it (ServerLimit x ThreadsPerChild), together with that many processes that have requests: no fewer than end, each for as
+//! long as one alone takes, as the queue also has connections that were given up. Files that are pending a reload are
 //! reported separately.
 //!
 //! ## What to do

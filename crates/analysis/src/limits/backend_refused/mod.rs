@@ -6,7 +6,7 @@
 //!
 //! ## How it is recognised
 //! Apache's error log says that it could not connect to a backend (AH00957, AH01079, AH01114) or got no response from it
-//! (AH01075), and many requests fail: responses 502 and 503, or errors in the access log. If it is known why the backend
+//! (AH01075), or nginx's that a connection to an upstream was refused or its socket is not there, and many requests fail: responses 502 and 503, or errors in the access log. If it is known why the backend
 //! refuses (all its processes are busy, no local ports or file descriptors are left), that is the finding, and this its effect.
 //!
 //! ## What to do

@@ -10,8 +10,8 @@
 //! The load keeps its connections, yet they carry one or two requests each, and establishing them (connect and TLS handshake)
 //! takes a fifth of the response time or more, over TLS a tenth. If keep-alive is off on a site with TLS, that is
 //! `tls-handshakes`. The settings in force show the cause; if they allow many requests per connection, the program closes it.
-//! If the server is only observed, connections that all carry exactly what a small limit allows show that clients would send
-//! more. For visitors who leave after a page only the settings count. Lost connection attempts are not this, nor are
+//! If the server is only observed, connections that all carry exactly what a small limit allows, or one request each with
+//! `KeepAlive Off`, are a sign that clients would send more. If nothing of the server is seen, it is half sure. For visitors who leave after a page only the settings count. Lost connection attempts are not this, nor are
 //! connections that a busy server closes for lack of workers.
 //!
 //! ## What to do

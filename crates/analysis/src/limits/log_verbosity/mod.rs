@@ -5,7 +5,8 @@
 //!
 //! ## How it is recognised
 //! Such a level is in force for the requested paths, the error log grows by lines that are no errors, and writing them takes a
-//! large share of the service's CPU time while CPU is short; or the disk of the logs is busy with them.
+//! large share of the service's CPU time while CPU is short; or the disk of the logs is busy with them. Where the log cannot be
+//! read, a level of trace4 and more while CPU is short is most likely why, a lower one may be.
 //!
 //! ## What to do
 //! `LogLevel warn`, for all modules. If the lines are needed, only for the part of the site or the address under investigation

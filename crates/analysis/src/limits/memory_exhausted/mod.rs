@@ -6,8 +6,8 @@
 //!
 //! ## How it is recognised
 //! All tasks stall on memory at times (PSI, `full`) while pages are swapped in, or, without swapping, while recently evicted
-//! file pages are read again, as programs hold nearly all of the memory. Or the kernel killed processes for lack of memory: the
-//! control group's counter shows whether they were the service's. The machine's counter alone may mean any container on it:
+//! file pages are read again, as programs hold nearly all of the memory. Or the kernel killed processes for lack of memory, one in
+//! a minute or more: the control group's counter shows whether they were the service's. The machine's counter alone may mean any container on it:
 //! then the confidence is only half, unless the number of the service's processes fell.
 //!
 //! The largest holder follows from what processes share (PSS) and have in swap. If that cannot be seen, the confidence is half:

@@ -4,7 +4,8 @@
 //! An interface sends (or receives) at least 90% of its negotiated speed, or a shaped link (`tc`: tbf, htb, cake..) at least
 //! 90% of its rate, and packets wait for it: a queue that is hardly ever empty, drops, retransmits, or responses that take
 //! longer than they need. A queue in nearly all samples is proof from 80% on: shaped traffic is counted without the gaps
-//! between packets. A virtual interface has no speed, and proves nothing.
+//! between packets. A virtual interface has no speed, and proves nothing; nor does a link of which the responses take less than a
+//! fifth while another one has room for them.
 //!
 //! ## What to do
 //! Send fewer bytes per request first, in this order: compression of text (`mod_deflate`, `mod_brotli`: html, css and scripts

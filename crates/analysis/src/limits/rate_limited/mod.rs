@@ -13,8 +13,11 @@
 //! rate cannot be read, the pace alone is a suspicion. Of rejected requests: responses with the status of this limit, while
 //! successful ones come at the configured rate, or evenly from second to second; else they are a suspicion, as applications
 //! send such responses, too. 429 means a limit, wherever it is. A load generator is one client with many requests, so a limit
-//! per client affects it long before it affects visitors. If the server is only observed, its log has sizes and its workers
-//! times, and the time of the first byte is unknown.
+//! per client affects it long before it affects visitors. Of requests that are held (`limit_req` of nginx with a burst): they get
+//! through evenly at the zone's rate, and take twice as long as one that is alone, with CPU free. If the server is only observed,
+//! its log has sizes and its workers times, and the time of the first byte is unknown; the rate of a location, or of each client, is
+//! a suspicion, and responses that go out in the first step of a limit are not slowed by it. Fewer than one request in ten that is
+//! turned away is half sure.
 //!
 //! ## What to do
 //! Ask the owner of the limit. If it must stay, this is the site's speed for such clients, and no other setting helps. The

@@ -8,7 +8,7 @@
 //! At least half of the requests that are worked on (in flight, and not in a queue for a worker or for PHP-FPM) have a connection to one server on another machine on which something was asked and not
 //! answered yet (tcp_info of the kernel: last sent, last received). By Little's law that many at this rate are the time that it
 //! takes for each: many times what a whole request took that was sent alone before the load. On kept connections the next question may follow an answer
-//! within a tick of the kernel's clock: then it is only known that they are open, and the finding is less sure. Processors and memory of this machine
+//! within a tick of the kernel's clock: then it is only known that they are open, and the finding is less sure; where hardly any was seen to wait, half sure. Processors and memory of this machine
 //! are not what is short. A server that takes as long for one as for many is no limit: then the workers that wait for it are
 //! (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is.
 //!

@@ -7,7 +7,7 @@
 //! ## How it is recognised
 //! The service's CPU is saturated, new TLS connections are nearly as frequent as requests, and by the cost of handshakes with
 //! this kind of key they are a large share of the service's work; where samples of what the processors do (99 a second) tell
-//! signatures and the exchange of keys from the encryption of what is sent, that share counts. They could be fewer or cheaper: the server closes connections
+//! signatures and the exchange of keys from the encryption of what is sent, that share counts, also where nobody counts requests. They could be fewer or cheaper: the server closes connections
 //! that clients want to keep, or does not resume sessions, or signs with a large key. Clients that never return, with a small
 //! key, are no fault.
 //!

@@ -4,7 +4,7 @@
 //! All clients together receive a constant number of bytes per second, while packets wait or are lost on the path: round trips
 //! take many times as long as the shortest one, and the server retransmits. Nothing on the server is at its limit: its own
 //! links have room or no rate, workers are free, the accept queue is empty. Seen from the server alone (constant bytes per
-//! second, retransmits, nothing busy) it is a suspicion.
+//! second, retransmits, nothing busy) it is a suspicion, as it is from outside alone, and where a response spends its time elsewhere.
 //!
 //! ## What to do
 //! As for `network-saturated`: fewer bytes per request (compression, caching, smaller images, a cache or CDN on the other side
