@@ -30,7 +30,12 @@ pub fn facts(values: &[(FactId, f64)], settings: &[(&str, i64)]) -> Facts {
     facts
 }
 
-/// The same, and facts that there are several of: `(name, what it is of, value)`.
+/// A fact of so many seconds.
+pub fn over(facts: &mut Facts, name: FactId, value: f64, seconds: f64) {
+    facts.insert(name, Fact { to_s: seconds, ..fact(name, value) });
+}
+
+/// Facts, and some that there are several of: `(name, what it is of, value)`.
 pub fn facts_of_several(values: &[(FactId, f64)], several: &[(FactId, &str, f64)]) -> Facts {
     let mut all = facts(values, &[]);
     for (name, instance, value) in several {

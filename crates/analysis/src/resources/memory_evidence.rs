@@ -154,7 +154,18 @@ pub(crate) fn lost_fraction(facts: &Facts) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes, with_harm_guard_trip};
+    use crate::facts::testing::{facts, over, with_changes, with_harm_guard_trip};
+
+    #[test]
+    fn one_kill_in_an_hour_is_not_what_limits() {
+        for (killed, seconds, proven) in
+            [(1.0, 30.0, true), (1.0, 3600.0, false), (59.0, 3600.0, false), (60.0, 3600.0, true)]
+        {
+            let mut facts = facts(&[], &[]);
+            over(&mut facts, FactId::group_oom_kills, killed, seconds);
+            assert_eq!(is_proven(&facts), proven, "{killed} in {seconds} s");
+        }
+    }
 
     #[test]
     fn memory_that_others_fill_is_told_from_the_services_own() {

@@ -127,7 +127,7 @@ fn remedy(facts: &Facts) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, over, with_changes};
     use webdyno_model::service::ScopedSetting;
 
     const FULL: [(FactId, f64); 5] = [
@@ -148,6 +148,16 @@ mod tests {
                 vec![ScopedSetting { setting: "fastcgi_pass".into(), ..ScopedSetting::default() }];
         }
         check(&facts)
+    }
+
+    #[test]
+    fn what_is_logged_once_in_a_long_time_is_not_what_limits() {
+        for (messages, seconds, found) in [(1.0, 8.0, true), (1.0, 3600.0, false), (400.0, 3600.0, true)] {
+            let mut facts = facts(&[], &[]);
+            over(&mut facts, FactId::nginx_connections_messages, messages, seconds);
+            (facts.service.as_mut().unwrap().service, facts.loaded) = ("nginx".into(), false);
+            assert_eq!(check(&facts).is_some(), found, "{messages} in {seconds} s");
+        }
     }
 
     #[test]
