@@ -19,14 +19,17 @@ const BUSY_THREAD_FRACTION_MAX: f64 = 0.75;
 /// Above what is wanted at once.
 const HEADROOM: f64 = 2.0;
 const CONFIDENCE: f64 = 0.85;
+/// Connections are listed every few seconds only; a short load may have met no such moment.
+const CONFIDENCE_SERVED: f64 = 0.75;
 
 /// Fires when connections wait to be accepted while all places that lighttpd has are taken.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let max = facts.setting(SETTING).filter(|max| facts.is_service("lighttpd") && *max >= 1.0)?;
     let queue = noticed_queue(facts)?;
-    let all = facts.value(FactId::client_connections_mean)?;
     // What waits to be accepted is among the kernel's connections.
-    let is_taken = (TAKEN_FRACTION_MIN * max..=TAKEN_FRACTION_MAX * max).contains(&(all - queue));
+    let held = facts.value(FactId::client_connections_mean).map(|all| all - queue);
+    let taken = held.or_else(|| served_at_once(facts))?;
+    let is_taken = (TAKEN_FRACTION_MIN * max..=TAKEN_FRACTION_MAX * max).contains(&taken);
     let computes =
         facts.value(FactId::busiest_thread_fraction).is_none_or(|part| part > BUSY_THREAD_FRACTION_MAX);
     if computes || !is_taken {
@@ -45,16 +48,24 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(max),
             format_number(significant(queue, 3))
         ),
-        confidence: CONFIDENCE,
+        confidence: if held.is_some() { CONFIDENCE } else { CONFIDENCE_SERVED },
         explains_fraction: facts
             .value(FactId::in_flight_mean)
             .map(|in_flight| significant((queue / in_flight.max(1.0)).min(1.0), 3)),
         facts: facts.cite(&fact_ids! {
             accept_queue_mean, client_connections_mean, idle_connections_mean, busiest_thread_fraction, in_flight_mean,
-            response_time_mean_us, cpu_busy_fraction, rate,
+            upstream_waiting_mean, response_time_mean_us, response_time_alone_us, cpu_busy_fraction, rate,
         }),
         remedies: vec![remedy(max, max + queue)],
     })
+}
+
+/// Requests that are served at once: those that wait behind lighttpd, and by Little's law as many as end, each for as long as one alone.
+fn served_at_once(facts: &Facts) -> Option<f64> {
+    let behind: f64 = facts.each(FactId::upstream_waiting_mean).map(|(_, waiting)| waiting).sum();
+    let by_law = facts.value(FactId::response_time_alone_us).zip(facts.ended_per_s());
+    let by_law = by_law.map(|(alone_us, per_s)| per_s * alone_us / 1e6);
+    by_law.map_or((behind > 0.0).then_some(behind), |by_law| Some(by_law.max(behind)))
 }
 
 fn remedy(max: f64, wanted: f64) -> Remedy {
@@ -100,6 +111,11 @@ mod tests {
         let begins = "lighttpd has all connections that it may have (server.max-connections 8), and 53 wait to be accepted";
         assert!(found.summary.starts_with(begins), "{}", found.summary);
         assert_eq!(found.remedies[0].to, Some(SettingValue::Integer(128)));
+        let unlisted = (FactId::client_connections_mean, f64::NAN);
+        for (alone_us, confidence) in [(50_000.0, Some(CONFIDENCE_SERVED)), (5_000.0, None)] {
+            let served = with(&[unlisted, (FactId::response_time_alone_us, alone_us)], Some(8));
+            assert_eq!(served.map(|finding| finding.confidence), confidence, "{alone_us}");
+        }
         for (what, changes, max) in [
             ("places are free", vec![], Some(64)),
             ("nobody knows how many there may be", vec![], None),

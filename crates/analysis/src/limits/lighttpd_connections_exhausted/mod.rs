@@ -6,7 +6,8 @@
 //!
 //! ## How it is recognised
 //! Connections wait in the accept queue, those that were accepted are about as many as `server.max-connections` allows, and the
-//! process does not have a core to itself.
+//! process does not have a core to itself. Connections are listed every few seconds: where that was not met, the requests that are
+//! served at once are counted (those that wait behind lighttpd, or as many as end for the time of one alone), and it is less sure.
 //!
 //! ## What to do
 //! Raise `server.max-connections`, and `server.max-fds` to at least twice that: each connection takes a file, and another one for what it
@@ -25,7 +26,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, busiest_thread_fraction, client_connections_mean, cpu_busy_fraction, idle_connections_mean, in_flight_mean,
-        rate, response_time_mean_us,
+        rate, response_time_alone_us, response_time_mean_us, upstream_waiting_mean,
     }],
     causes: &[LimitId::AcceptQueueOverflow, LimitId::LostSyns, LimitId::SynQueueOverflow],
     keeps_hold_times: true,
