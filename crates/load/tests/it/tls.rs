@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
-use webdyno_load::{prepare, probe};
+use webdyno_load::{measure_alone, prepare, probe};
 use webdyno_model::UserError;
 use webdyno_model::transport::ConnectTo;
 use webdyno_model::workload::Workload;
@@ -283,9 +283,10 @@ fn large_requests_arrive_whole() {
     assert!(outcome.sum(|interval| interval.bytes_sent) > 4 * BODY as u64);
 }
 
-/// Passes bytes on in pieces of so many, each with a packet of its own.
-fn relay(to: std::net::SocketAddr, piece: usize) -> Secure {
+/// Passes bytes on in pieces of so many, each with a packet of its own, and begins after `pause`.
+fn relay(to: std::net::SocketAddr, piece: usize, pause: Duration) -> Secure {
     Secure::raw(move |mut client: TcpStream| {
+        thread::sleep(pause);
         let mut server = TcpStream::connect(to).ok()?;
         server.set_nodelay(true).ok()?;
         let (mut up_from, mut up_to) = (client.try_clone().ok()?, server.try_clone().ok()?);
@@ -311,10 +312,28 @@ fn records_may_come_in_any_pieces() {
     for (response, piece) in [(response_of(10), 1), (response_of(5000), 7), (response_of(100_000), 900)] {
         let bytes = response.len() as u64;
         let server = Secure::start(authority.server(&identity), responding(response));
-        let relay = relay(server.address, piece);
+        let relay = relay(server.address, piece, Duration::ZERO);
         let outcome = load(&relay.load_of(&authority, 10));
         assert_eq!((outcome.completed(), outcome.failed()), (10, 0), "{piece} {:?}", outcome.intervals);
         assert_eq!(outcome.sum(|interval| interval.bytes_received), 10 * bytes);
+    }
+}
+
+#[test]
+fn a_request_alone_connects_only_where_those_of_the_load_do() {
+    const CONNECTING: Duration = Duration::from_millis(300);
+    let (authority, identity) = pki();
+    let closes = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_vec();
+    for (response, keepalive, connects) in
+        [(response_of(10), true, false), (response_of(10), false, true), (closes, true, true)]
+    {
+        let server = Secure::start(authority.server(&identity), responding(response));
+        let relay = relay(server.address, 1000, CONNECTING);
+        let load_of = Workload { keepalive, ..relay.load_of(&authority, 1) };
+        let mut prepared = prepare(&load_of).unwrap();
+        measure_alone(&mut prepared);
+        let alone_us = prepared.alone_us().unwrap();
+        assert_eq!(u128::from(alone_us) >= CONNECTING.as_micros(), connects, "{alone_us} us, {load_of:?}");
     }
 }
 

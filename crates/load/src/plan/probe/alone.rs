@@ -4,7 +4,8 @@
 //! the server is bounded: the 64 requests that are sent most, one after the other, as long as two seconds a turn allow, and nothing
 //! twice of which the first answer says enough: one that is private, or that is a file.
 
-use super::{Exchange, follow_chain};
+use super::exchange::Exchange;
+use super::{Probe, follow_chain};
 use crate::http::response_head::{for_each_value, header_text};
 use crate::plan::{Prepared, Template};
 use sha2::Digest;
@@ -20,6 +21,7 @@ const ALONE_TIME: Duration = Duration::from_millis(1500);
 
 /// Sends a few safe requests of the workload one after the other, before the load: what they take is what a request takes
 /// that waits for no other one. Each one's first time counts only if there is no other: it may have warmed what was cold.
+/// Connecting belongs to it where each request of the load has a connection of its own.
 pub fn measure_alone(prepared: &mut Prepared) {
     let begun = Instant::now();
     let timeout = Duration::from_nanos(prepared.plan.timeout_ns);
@@ -29,6 +31,7 @@ pub fn measure_alone(prepared: &mut Prepared) {
         None => !plan.is_dynamic(*number) && plan.templates[*number].is_safe(),
     };
     let chosen: Vec<usize> = (0..plan.distinct()).filter(is_safe).take(ALONE_REQUESTS_MAX).collect();
+    let keepalive = plan.keepalive;
     let mut slowest: Option<(usize, u64)> = None;
     for turn in 0..ALONE_TURNS {
         for number in &chosen {
@@ -44,10 +47,15 @@ pub fn measure_alone(prepared: &mut Prepared) {
             // Later turns count instead of the first one.
             let is_first_of_later = turn == 1 && slowest.is_some_and(|(known, _)| known == 0);
             let known_us = slowest.filter(|_| !is_first_of_later).map_or(0, |(_, us)| us);
-            slowest = Some((turn, known_us.max(seen.time_us)));
+            slowest = Some((turn, known_us.max(time_of_request_us(&seen, keepalive))));
         }
     }
     prepared.alone_us = slowest.map(|(_, us)| us);
+}
+
+/// What a request of the load takes of what this one took.
+fn time_of_request_us(seen: &Probe, keepalive: bool) -> u64 {
+    seen.time_us - if keepalive { seen.setup_us.min(seen.time_us) } else { 0 }
 }
 
 /// Most requests that are looked at.
@@ -150,8 +158,9 @@ fn send(prepared: &Prepared, number: usize, answer: &mut RepeatedAnswer) -> Opti
     let head = std::mem::take(&mut exchange.first);
     let digest = exchange.capture.digest.clone().finalize().to_vec();
     let seen = exchange.result();
+    let time_us = time_of_request_us(&seen, plan.keepalive);
     answer.status = seen.status;
-    (answer.body_bytes, answer.alone_us) = (Some(seen.body_bytes), Some(seen.time_us));
+    (answer.body_bytes, answer.alone_us) = (Some(seen.body_bytes), Some(time_us));
     answer.sets_cookie |= header_text(&head, "set-cookie").is_some();
     (answer.cache_control, answer.vary) = (all_values(&head, "cache-control"), all_values(&head, "vary"));
     answer.is_expired = is_expired(&head);
@@ -160,7 +169,7 @@ fn send(prepared: &Prepared, number: usize, answer: &mut RepeatedAnswer) -> Opti
     if seen.body_bytes > BODY_BYTES_MAX {
         answer.not_sent = Some("its answer is larger than 1 MiB".into());
     }
-    Some(FirstAnswer { at, time_us: seen.time_us, digest })
+    Some(FirstAnswer { at, time_us, digest })
 }
 
 /// The values of all lines of a header, as one; `None` when there is none.

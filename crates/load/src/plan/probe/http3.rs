@@ -1,6 +1,7 @@
 //! The connection of a probe over HTTP/3, and what helps where there is none.
 
-use super::{ExchangeError, exchange_error, no_connection};
+use super::connecting::no_connection;
+use super::exchange::{ExchangeError, exchange_error};
 use crate::io::http3::blocking::{Http3Error, Http3Stream};
 use crate::io::origin::{Endpoint, Origin};
 use crate::plan::Plan;
