@@ -24,6 +24,7 @@ const EVEN_CI95_MAX: f64 = 0.1;
 const CONFIDENCE: f64 = 0.9;
 /// What is counted with the requests that were given up does not show whether it is even.
 const CONFIDENCE_GIVEN_UP: f64 = 0.75;
+const CONFIDENCE_UNUSED: f64 = 0.7;
 const CONFIDENCE_WATCHED: f64 = 0.6;
 /// The rate of a part of the site, or of each client, is not that of the server.
 const CONFIDENCE_OF_A_PART: f64 = 0.45;
@@ -81,13 +82,20 @@ fn takes_times_alone(facts: &Facts) -> Option<(f64, f64)> {
 }
 
 /// How many requests a second get through where that is the zone's rate, and how sure that makes. One that its client gave up
-/// while it was held had its turn all the same.
+/// while it was held had its turn all the same; where more end than may pass, some were given up before their turn, which passed unused.
 fn let_through(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
     let is_near = |per_s: &f64| (RATE_FRACTION.0..=RATE_FRACTION.1).contains(&(per_s / allowed));
     let is_even = facts.value(FactId::rate_ci95_fraction).is_some_and(|half| half <= EVEN_CI95_MAX);
     let answered = facts.value(FactId::rate).filter(|_| is_even).map(|per_s| (per_s, CONFIDENCE));
     let given_up = || facts.value(FactId::ended_per_s).map(|per_s| (per_s, CONFIDENCE_GIVEN_UP));
-    answered.filter(|(per_s, _)| is_near(per_s)).or_else(|| given_up().filter(|(per_s, _)| is_near(per_s)))
+    let unused = || {
+        let (rate, (ended, _)) = facts.value(FactId::rate).zip(given_up())?;
+        let is_between =
+            rate > 0.0 && rate <= RATE_FRACTION.1 * allowed && ended >= RATE_FRACTION.0 * allowed;
+        is_between.then_some((rate, CONFIDENCE_UNUSED))
+    };
+    let near = |found: &(f64, f64)| is_near(&found.0);
+    answered.filter(near).or_else(|| given_up().filter(near)).or_else(unused)
 }
 
 const WHY: &str = "requests beyond this rate are held until their turn; the operator decides whether it may be higher, or the load generator's address exempt for a measurement";
@@ -138,11 +146,14 @@ mod tests {
         assert_eq!(with(&watched, "burst=400 in location /login", false), Some(CONFIDENCE_OF_A_PART));
         let given_up = [(FactId::rate, 45.0), (FactId::ended_per_s, 58.5)];
         assert_eq!(with(&given_up, held, true), Some(CONFIDENCE_GIVEN_UP));
+        let unused = [(FactId::rate, 45.0), (FactId::rate_ci95_fraction, 0.3), (FactId::ended_per_s, 70.0)];
+        assert_eq!(with(&unused, held, true), Some(CONFIDENCE_UNUSED));
         for (what, changes, limit) in [
             ("nothing is held", vec![], "burst=400 nodelay"),
             ("no burst", vec![], ""),
             ("another rate", vec![(FactId::rate, 40.0)], held),
             ("an uneven rate", vec![(FactId::rate_ci95_fraction, 0.3)], held),
+            ("fewer end", vec![(FactId::rate, 40.0), (FactId::ended_per_s, 50.0)], held),
             ("as quick as alone", vec![(FactId::response_time_mean_us, 96_000.0)], held),
             ("no processor is free", vec![(FactId::pressure_group_cpu_some_fraction, 0.9)], held),
             ("a queue", vec![(FactId::accept_queue_mean, 9.0)], held),
