@@ -116,6 +116,11 @@ impl<'a> Entry<'a> {
         awaits_answer(attribute(self.1, INFO)?)
     }
 
+    /// How long ago the question was sent that is not answered, in milliseconds. `None` where none is known to wait.
+    pub(crate) fn waited_ms(self) -> Option<u32> {
+        times(attribute(self.1, INFO)?)?.0.filter(|_| self.awaits_answer() == Some(true))
+    }
+
     /// Whether the other side waits for an answer: something came in, and nothing was sent since. `None` where the kernel was
     /// not asked, or cannot tell.
     pub(crate) fn owes_answer(self) -> Option<bool> {

@@ -189,7 +189,8 @@ fn holds_workers_long(facts: &Facts) -> bool {
     let held_us = facts.value(FactId::service_time_mean_us).unwrap_or(0.0);
     let behind_us = facts.value(FactId::backend_time_mean_us).unwrap_or(0.0);
     let is_short = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes < ANSWER_BYTES_LONG);
-    !facts.loaded && ((is_short && held_us - behind_us > HELD_US_MAX) || answers_late(facts))
+    let is_late = || answers_late(facts) || crate::limits::slow_upstream::finding::check(facts).is_some();
+    !facts.loaded && ((is_short && held_us - behind_us > HELD_US_MAX) || is_late())
 }
 
 /// Whether connections on which the last word was the client's wait longer than anybody does gladly, by Little's law; those that

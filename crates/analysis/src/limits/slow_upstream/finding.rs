@@ -9,6 +9,7 @@ use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
+use webdyno_model::topology::{Link, Topology};
 
 /// Of the requests that are worked on, those that wait there, and how many at least.
 const WAITING_FRACTION_MIN: f64 = 0.5;
@@ -17,10 +18,12 @@ const WAITING_MIN: f64 = 2.0;
 const SLOWER_TIMES_MIN: f64 = 2.0;
 const SLOWER_US_MIN: f64 = 20_000.0;
 const CONFIDENCE: f64 = 0.85;
+/// In a chain all that wait at its last server wait at those before it, too.
+const OF_THE_MOST_MIN: f64 = 0.8;
 /// Its connections are open while requests are under way, and which of them wait is not told.
 const CONFIDENCE_UNSURE: f64 = 0.75;
 const SEEN_FRACTION_MIN: f64 = 0.1;
-const SUSPECTED_US_MIN: f64 = 300_000.0;
+const SUSPECTED_US_MIN: f64 = 200_000.0;
 const CONFIDENCE_SUSPECTED: f64 = 0.5;
 
 /// A server that requests wait for.
@@ -34,39 +37,67 @@ pub(crate) struct Upstream<'a> {
     pub(crate) time_us: f64,
     /// Whether that is seen on most of the connections, and not only that they are open.
     pub(crate) is_seen: bool,
+    /// Whether nobody may see who talks to it: it is taken for one of the chain as so many wait there.
+    pub(crate) is_guessed: bool,
     /// Whether hardly any was seen to wait: kept connections of which nobody asks anything look like that, too.
     pub(crate) may_be_idle: bool,
     /// The program, where it is on this machine and known.
     pub(crate) program: Option<String>,
 }
 
-/// The server that most of the requests in flight wait for, wherever it is; `None` where there is none.
+/// The server that most of the requests in flight wait for, wherever it is, the last one of a chain; `None` where there is none.
 pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
     let worked_on = worked_on(facts)?;
-    let per_s = facts.ended_per_s()?;
-    let topology = facts.topology.as_ref();
-    let is_linked = |at: &str| match (topology, &facts.service) {
-        (Some(topology), Some(service)) => backends::is_behind(service, Some(topology), at),
-        _ => false,
-    };
-    let most = facts
+    let topology = facts.topology.as_ref()?;
+    let service = facts.service.as_ref()?;
+    let may_be_linked = |at: &str| backends::are_unseen(Some(topology)) && !is_here(at);
+    let is_linked = |at: &str| backends::is_behind(service, Some(topology), at);
+    let all: Vec<(&str, f64, f64)> = facts
         .each(FactId::upstream_waiting_mean)
-        .filter(|(at, _)| is_linked(at))
+        .filter(|(at, _)| is_linked(at) || may_be_linked(at))
         .map(|(at, seen)| (at, seen, at_most_waiting(facts, at, seen)))
         .filter(|(_, _, waiting)| *waiting >= WAITING_MIN)
-        .max_by(|a, b| a.2.total_cmp(&b.2))?;
-    let (address, seen, waiting) = (most.0, most.1, most.2.min(worked_on));
-    let program = topology.and_then(|topology| backends::listening_at(topology, address));
+        .collect();
+    let most = all.iter().map(|(_, _, waiting)| *waiting).fold(0.0, f64::max);
+    let is_last = |at: &str| {
+        topology.links.iter().any(|link| link.by == at && is_backend(topology, link)) || !is_linked(at)
+    };
+    let (address, seen, waiting) =
+        *all.iter()
+            .filter(|(_, _, waiting)| *waiting >= OF_THE_MOST_MIN * most)
+            .max_by(|a, b| is_last(a.0).cmp(&is_last(b.0)).then(a.2.total_cmp(&b.2)))?;
+    let waiting = waiting.min(worked_on);
+    let time_us = time_us(facts, address, waiting)?;
+    let program = backends::listening_at(topology, address);
     let program = program.map(|(_, service)| backends::program_name(service).to_owned());
     (waiting >= WAITING_FRACTION_MIN * worked_on).then(|| Upstream {
         address,
         waiting,
         of: worked_on,
-        time_us: waiting / per_s * 1e6,
+        time_us,
         is_seen: seen >= WAITING_FRACTION_MIN * waiting,
+        is_guessed: !is_linked(address),
         may_be_idle: seen < SEEN_FRACTION_MIN * waiting,
         program,
     })
+}
+
+/// How long each of so many questions waits: by Little's law, or where nobody counts them, by those that wait. What was met on its
+/// way had half of it behind it where all take equally long, and all of it where they end by chance.
+fn time_us(facts: &Facts, address: &str, waiting: f64) -> Option<f64> {
+    const OF_THOSE_MET: f64 = 1.5;
+    let by_law = facts.ended_per_s().map(|per_s| waiting / per_s * 1e6);
+    by_law.or_else(|| facts.value_of(FactId::upstream_waited_us, address).map(|us| OF_THOSE_MET * us))
+}
+
+/// Whether it is a program behind the service that made this connection.
+fn is_backend(topology: &Topology, link: &Link) -> bool {
+    topology.backends.iter().any(|backend| backend.pid == link.from_pid)
+}
+
+/// Whether the address is of this machine alone: who listens there is not told to everybody.
+fn is_here(at: &str) -> bool {
+    ["127.", "[::1]", "unix:"].iter().any(|here| at.starts_with(here))
 }
 
 /// Requests that a worker or a process has begun: those in flight without what queues at the server's socket or for PHP-FPM.
@@ -84,8 +115,6 @@ pub(crate) fn at_most_waiting(facts: &Facts, address: &str, seen: f64) -> f64 {
 /// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
 /// nobody knows that: then what takes longer than most pages do is suspected.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    // Who listens on this machine is not told to everybody.
-    let is_here = |at: &str| ["127.", "[::1]", "unix:"].iter().any(|here| at.starts_with(here));
     let upstream =
         awaited(facts).filter(|upstream| upstream.program.is_none() && !is_here(upstream.address))?;
     let alone_us = facts.value(FactId::response_time_alone_us);
@@ -103,7 +132,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!("a request alone took {} in all", format_time(us))
     });
     let mut cited = facts.cite_of(
-        &fact_ids! { upstream_waiting_mean, upstream_unsure_mean, upstream_connections_mean },
+        &fact_ids! { upstream_waiting_mean, upstream_unsure_mean, upstream_connections_mean, upstream_waited_us },
         upstream.address,
     );
     cited.extend(facts.cite(&fact_ids! {
@@ -119,6 +148,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_time(upstream.time_us),
         ),
         confidence: match alone_us {
+            _ if upstream.is_guessed => CONFIDENCE_SUSPECTED,
             Some(_) if upstream.is_seen => CONFIDENCE,
             Some(_) if !upstream.may_be_idle => CONFIDENCE_UNSURE,
             _ => CONFIDENCE_SUSPECTED,
@@ -140,8 +170,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::facts::testing::{facts_of_several, with_changes};
+    use webdyno_model::sample::MissingSignal;
     use webdyno_model::service::ServiceSnapshot;
-    use webdyno_model::topology::{Link, Topology};
 
     const AT: &str = "10.0.0.9:8080";
 
@@ -158,6 +188,14 @@ mod tests {
         at(AT, changes, of, is_here, linked)
     }
 
+    const BASE: [(FactId, f64); 5] = [
+        (FactId::in_flight_mean, 40.0),
+        (FactId::rate, 50.0),
+        (FactId::response_time_mean_us, 800_000.0),
+        (FactId::response_time_alone_us, 60_000.0),
+        (FactId::cpu_busy_fraction, 0.1),
+    ];
+
     fn at(
         address: &str,
         changes: &[(FactId, f64)],
@@ -165,18 +203,11 @@ mod tests {
         is_here: bool,
         linked: &str,
     ) -> Option<Finding> {
-        let base = [
-            (FactId::in_flight_mean, 40.0),
-            (FactId::rate, 50.0),
-            (FactId::response_time_mean_us, 800_000.0),
-            (FactId::response_time_alone_us, 60_000.0),
-            (FactId::cpu_busy_fraction, 0.1),
-        ];
         let several = [
             (FactId::upstream_waiting_mean, address, waiting),
             (FactId::upstream_unsure_mean, address, unsure),
         ];
-        let mut facts = facts_of_several(&with_changes(&base, changes), &several);
+        let mut facts = facts_of_several(&with_changes(&BASE, changes), &several);
         facts.service.as_mut().unwrap().service = "nginx".into();
         let backend = ServiceSnapshot {
             service: "unknown".into(),
@@ -215,5 +246,54 @@ mod tests {
         }
         let here = "127.0.0.1:8080";
         assert!(at(here, &[], (36.0, 0.0), false, here).is_none(), "who listens here may not be told");
+    }
+
+    #[test]
+    fn of_a_chain_the_last_server_is_what_holds_all() {
+        const FPM: &str = "127.0.0.1:9362";
+        let waiting = [(FactId::upstream_waiting_mean, AT, 36.0), (FactId::upstream_waiting_mean, FPM, 36.0)];
+        let found = |topology: Topology| {
+            let mut facts = facts_of_several(&BASE, &waiting);
+            facts.service.as_mut().unwrap().service = "lighttpd".into();
+            facts.topology = Some(topology);
+            check(&facts).map(|finding| finding.confidence)
+        };
+        let fpm = ServiceSnapshot {
+            service: "php_fpm".into(),
+            pid: 3,
+            listens: vec![FPM.into()],
+            ..Default::default()
+        };
+        let link = |from_pid, by: &str| Link { from_pid, by: by.into(), ..Link::default() };
+        let links = vec![link(3, AT), link(1, FPM)];
+        assert_eq!(
+            found(Topology { backends: vec![fpm.clone()], links, ..Topology::default() }),
+            Some(CONFIDENCE)
+        );
+        // What PHP-FPM asks is not told to everybody.
+        let links = vec![link(1, FPM)];
+        let seen = Topology { backends: vec![fpm], links, ..Topology::default() };
+        assert_eq!(found(seen.clone()), None);
+        let unknown = String::new;
+        let missing =
+            vec![MissingSignal { signal: "topology".into(), why: unknown(), how_to_enable: unknown() }];
+        assert_eq!(found(Topology { missing, ..seen }), Some(CONFIDENCE_SUSPECTED));
+    }
+
+    #[test]
+    fn where_nobody_counts_the_questions_those_that_wait_tell_how_long() {
+        let found = |waited_us: f64, loaded: bool| {
+            let unknown = [FactId::rate, FactId::response_time_alone_us].map(|fact| (fact, f64::NAN));
+            let several =
+                [(FactId::upstream_waiting_mean, AT, 36.0), (FactId::upstream_waited_us, AT, waited_us)];
+            let mut facts = facts_of_several(&with_changes(&BASE, &unknown), &several);
+            facts.loaded = loaded;
+            let links = vec![Link { by: AT.into(), ..Link::default() }];
+            facts.topology = Some(Topology { links, ..Topology::default() });
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!(found(600_000.0, false), Some(CONFIDENCE_SUSPECTED));
+        assert_eq!(found(50_000.0, false), None, "that is soon enough");
+        assert_eq!(found(600_000.0, true), None, "a load tells what one alone takes");
     }
 }

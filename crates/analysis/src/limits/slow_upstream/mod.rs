@@ -5,12 +5,14 @@
 //! nothing is full but what has to wait: more workers would only ask more at once.
 //!
 //! ## How it is recognised
-//! At least half of the requests that are worked on (in flight, and not in a queue for a worker or for PHP-FPM) have a connection to one server on another machine on which something was asked and not
-//! answered yet (tcp_info of the kernel: last sent, last received). By Little's law that many at this rate are the time that it
-//! takes for each: many times what a whole request took that was sent alone before the load. On kept connections the next question may follow an answer
-//! within a tick of the kernel's clock: then it is only known that they are open, and the finding is less sure; where hardly any was seen to wait, half sure. Processors and memory of this machine
-//! are not what is short. A server that takes as long for one as for many is no limit: then the workers that wait for it are
-//! (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is.
+//! At least half of the requests that are worked on (in flight, and not in a queue for a worker or for PHP-FPM) have a connection to
+//! one server on another machine on which something was asked and not answered yet (tcp_info of the kernel: last sent, last
+//! received). Of a chain (a proxy, PHP-FPM, a partner) the last server counts. By Little's law that many at this rate are the time
+//! that it takes for each: many times what a whole request took that was sent alone before the load. On kept connections the next
+//! question may follow an answer within a tick of the kernel's clock: then it is only known that they are open, and the finding is
+//! less sure; where hardly any was seen to wait, or where it may not be seen whose connections these are, half sure. Processors and
+//! memory of this machine are not what is short. A server that takes as long for one as for many is no limit: then the workers that
+//! wait for it are (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is.
 //!
 //! ## What to do
 //! Look at that server: observe it as well (`--server NAME=ssh://HOST`), and what limits it is found there. Until then: ask it less
@@ -29,7 +31,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, cpu_busy_fraction, fpm_queue_mean, in_flight_mean, offered_rate, rate, response_time_alone_us,
-        response_time_mean_us, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_mean,
+        response_time_mean_us, upstream_connections_mean, upstream_unsure_mean, upstream_waited_us, upstream_waiting_mean,
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,

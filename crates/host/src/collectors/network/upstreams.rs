@@ -1,5 +1,5 @@
 //! The servers that the service and what is behind it have connections to, by address: how many are open, and on how many of
-//! them something was asked that is not answered. A server on another machine has no queue that could be seen; how many
+//! them something was asked that is not answered, and how long ago. A server on another machine has no queue that could be seen; how many
 //! requests are there at once, by the rate, is how long each of them takes (Little's law). On kept connections the next question may
 //! follow an answer within one tick of the kernel's clock, as a quick answer follows a question: these are told apart, as unsure.
 //!
@@ -37,6 +37,8 @@ struct Open {
     all: u64,
     waiting: u64,
     unsure: u64,
+    /// The time for which those have waited so far, together.
+    waited_ms: u64,
 }
 
 /// The collector.
@@ -71,6 +73,7 @@ fn connections(port: Option<u16>) -> io::Result<HashMap<SocketAddr, Open>> {
         open.all += 1;
         open.waiting += u64::from(entry.awaits_answer() == Some(true));
         open.unsure += u64::from(entry.awaits_answer().is_none());
+        open.waited_ms += u64::from(entry.waited_ms().unwrap_or(0));
     })?;
     Ok(found)
 }
@@ -104,16 +107,19 @@ impl Collector for Upstreams {
         const SOURCE: &str = "sock_diag(7), tcp_info";
         let open = "ss -tnH state established dst INSTANCE";
         // In milliseconds since something was sent and received.
-        let waiting = |sent: &str| {
+        let each = |awk: &str| {
             format!(
-                "ss -tniH state established dst INSTANCE | tr '\\n' ' ' | sed 's/ESTAB/\\n/g' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 {sent} $4 {{n++}} END {{print n + 0}}'"
+                "ss -tniH state established dst INSTANCE | tr '\\n' ' ' | sed 's/ESTAB/\\n/g' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '{awk}'"
             )
         };
+        let waiting = |sent: &str| each(&format!("$2 {sent} $4 {{n++}} END {{print n + 0}}"));
+        let waited = each("$2 < $4 {n++; t += $2} END {if (n) print 1000 * t / n}");
         vec![
             gauge(ALL, SOURCE, "ss -tnH state established '( sport >= :32768 )' | wc -l"),
             gauge("upstreams.*.connections_count", SOURCE, format!("{open} | wc -l")),
             gauge("upstreams.*.waiting_count", SOURCE, waiting("<")),
             gauge("upstreams.*.unsure_count", SOURCE, waiting("==")),
+            gauge("upstreams.*.waited_us", SOURCE, waited),
         ]
     }
 
@@ -140,6 +146,10 @@ impl Collector for Upstreams {
             reading.push(format!("upstreams.{server}.connections_count"), open.all as f64);
             reading.push(format!("upstreams.{server}.waiting_count"), open.waiting as f64);
             reading.push(format!("upstreams.{server}.unsure_count"), open.unsure as f64);
+            if open.waiting > 0 {
+                let waited_us = 1e3 * open.waited_ms as f64 / open.waiting as f64;
+                reading.push(format!("upstreams.{server}.waited_us"), waited_us);
+            }
         }
         let took = thread_cpu().saturating_sub(before);
         let rest = took.saturating_mul(REST).min(REST_MAX);
@@ -165,16 +175,22 @@ mod tests {
         }
         std::thread::sleep(Duration::from_millis(30));
         let mut upstreams = Upstreams { known: BTreeSet::from([server]), ..Upstreams::default() };
-        let mut told = || {
+        let mut read = || {
             upstreams.rests_until = None;
-            let reading = upstreams.read(&Target::default());
+            upstreams.read(&Target::default())
+        };
+        let told = |reading: &Reading| {
             ["connections", "waiting"].map(|what| reading.value(&format!("upstreams.{server}.{what}_count")))
         };
-        assert_eq!(told(), [Some(40.0), Some(30.0)]);
+        let waited_us = |reading: &Reading| reading.value(&format!("upstreams.{server}.waited_us"));
+        let waiting = read();
+        assert_eq!(told(&waiting), [Some(40.0), Some(30.0)]);
+        assert!(waited_us(&waiting).is_some_and(|us| (20_000.0..5e6).contains(&us)), "{waiting:?}");
         let found = connections(None).unwrap();
         assert!(!found.contains_key(&client), "a server on a port that clients have connects to nobody");
         drop((clients, accepted));
-        assert_eq!(told(), [Some(0.0), Some(0.0)]);
+        let later = read();
+        assert_eq!((told(&later), waited_us(&later)), ([Some(0.0), Some(0.0)], None));
         let found = connections(Some(server.port())).unwrap();
         assert!(!found.contains_key(&server), "clients of the port are no upstreams");
     }
