@@ -4,8 +4,9 @@
 //! of low priority fills them too. What proves it is that the service waits for one: pressure stall information of its
 //! control group (Documentation/accounting/psi.rst), or more of its processes that want to run than do.
 
+use crate::facts::processor_time::is_behind_sites;
 use crate::facts::{FactId, Facts, fact_ids};
-use crate::resources::concurrency::{is_full_in_bursts, targets};
+use crate::resources::concurrency::{is_full_in_bursts, requests_in_flight, targets};
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::utilisation::rate;
 use crate::settings::backends;
@@ -48,7 +49,7 @@ pub fn cpu_shortage(facts: &Facts) -> Option<CpuShortage> {
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
     let has_room = busy < BUSY_FRACTION_KEPT_UP && keeps_up(facts) == Some(true);
     let is_full = busy >= BUSY_FRACTION_MIN || is_full_in_bursts(facts);
-    if !is_full || has_room || are_others_short(facts, usable) || do_workers_lack_more(facts, usable) {
+    if !is_full || has_room || are_others_short(facts, usable) || do_requests_lack_more(facts, usable) {
         return None;
     }
     // A program with a thread for each processor queues its work itself: nobody waits for a processor then.
@@ -62,6 +63,21 @@ const OWN_FRACTION_ALL: f64 = 0.92;
 /// Most of them, where the generator on the same machine has the rest.
 const OWN_FRACTION_MOST: f64 = 0.75;
 const CONFIDENCE_FILLED: f64 = 0.8;
+
+/// The share of the time in which the service waits for a processor where it, and who waits beside it, fill all of them.
+const WAIT_FRACTION_SOME: f64 = 0.3;
+
+/// Whether the service fills the processors: they are short, or full by its work, and it waits for one in less than half of the time.
+pub fn are_filled_by_service(facts: &Facts, generator_cores: f64) -> bool {
+    let Some(own) = own_cores(facts).filter(|own| *own >= generator_cores) else { return false };
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
+    let is_full = usable
+        .zip(busy)
+        .is_some_and(|(usable, busy)| busy >= BUSY_FRACTION_KEPT_UP && own >= OWN_FRACTION_MIN * usable);
+    let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
+    are_short(facts) || (is_full && waits.is_some_and(|wait| wait >= WAIT_FRACTION_SOME))
+}
 
 /// Whether the service has nearly all of the processors, or leaves them to the generator alone.
 fn is_filled_by_itself(facts: &Facts, usable: f64) -> bool {
@@ -86,13 +102,38 @@ pub(crate) const OTHERS_FRACTION_MIN: f64 = 0.2;
 /// exhausted pool, it is not processors that the pool lacks.
 const AT_PROCESSORS_FRACTION_MIN: f64 = 0.3;
 
-/// Whether other programs fill the processors, and what the requests queue for are workers that mostly wait for something else:
-/// with so many of them some always wait for a processor, and each for a small part of its time.
-pub(crate) fn do_workers_lack_more(facts: &Facts, usable: f64) -> bool {
-    let others = other_processes(facts).is_some_and(|others| others.cores >= OTHERS_FRACTION_MIN * usable);
-    let at_processors =
-        held_of_exhausted_pool_us(facts).and_then(|us| at_processors_us(facts).map(|at| at / us));
-    others && at_processors.is_some_and(|share| share < AT_PROCESSORS_FRACTION_MIN)
+/// Where no pool is exhausted it is a smaller share, and for so many requests there is a task that could run, or fewer.
+const AT_PROCESSORS_FRACTION_SMALL: f64 = 0.05;
+const TASKS_FOR_EACH_REQUEST_MAX: f64 = 0.3;
+const RUNNING_MAX: f64 = 0.5;
+
+/// Whether other programs fill the processors, and requests mostly wait for something else: in workers that they queue for (with
+/// so many of them some always wait for a processor, and each for a small part of its time), or in no queue.
+pub(crate) fn do_requests_lack_more(facts: &Facts, usable: f64) -> bool {
+    let Some(others) = other_processes(facts).filter(|others| others.cores >= OTHERS_FRACTION_MIN * usable)
+    else {
+        return false;
+    };
+    match held_of_exhausted_pool_us(facts) {
+        Some(us) => at_processors_us(facts).is_some_and(|at| at / us < AT_PROCESSORS_FRACTION_MIN),
+        None => are_hardly_at_processors(facts) && !may_be_own(facts, &others),
+    }
+}
+
+/// Whether requests are hardly ever at a processor, nor wait for one: by their own time, and by who could run.
+fn are_hardly_at_processors(facts: &Facts) -> bool {
+    let is_below = |fact: FactId, most: f64| facts.value(fact).is_some_and(|value| value < most);
+    let tasks = requests_in_flight(facts).map(|requests| TASKS_FOR_EACH_REQUEST_MAX * requests);
+    share_at_processors(facts).is_some_and(|share| share < AT_PROCESSORS_FRACTION_SMALL)
+        && tasks.is_some_and(|tasks| is_below(FactId::run_queue_mean, tasks))
+        && is_below(FactId::service_running_mean, RUNNING_MAX)
+}
+
+/// Whether it may be the service's own PHP or database that is taken for another program: which ones these are could not be seen.
+pub(crate) fn may_be_own(facts: &Facts, others: &OtherProcesses) -> bool {
+    let of_sites = others.programs.iter().filter(|(name, _)| is_behind_sites(name));
+    let of_sites: f64 = of_sites.map(|(_, cores)| cores).sum();
+    backends::are_unseen(facts.topology.as_ref()) && of_sites >= NAMED_FRACTION_MIN * others.named_cores
 }
 
 /// The share of a request's time in a worker of an exhausted pool, or of its response time where no pool is, in which it is at a
@@ -202,6 +243,8 @@ pub struct OtherProcesses {
     pub programs: Vec<(String, f64)>,
 }
 
+/// So much of what others take must have a name.
+pub(crate) const NAMED_FRACTION_MIN: f64 = 0.5;
 /// Programs that take less than this are not worth a name.
 const NAMED_CORES_MIN: f64 = 0.02;
 
@@ -241,7 +284,9 @@ pub fn users(facts: &Facts) -> String {
     });
     let one = |fact: FactId, name: &str| facts.value(fact).map(|cores| (name.to_owned(), cores));
     let mut all: Vec<(String, f64)> = one(FactId::service_cpu_cores, service).into_iter().collect();
-    all.extend(facts.each(FactId::backend_cpu_cores).map(|(name, cores)| (name.to_owned(), cores)));
+    let backend =
+        |name: &str| if name == "unknown" { "the application server".to_owned() } else { name.to_owned() };
+    all.extend(facts.each(FactId::backend_cpu_cores).map(|(name, cores)| (backend(name), cores)));
     all.extend(one(FactId::client_cpu_cores, "the load generator"));
     all.retain(|(_, cores)| worth_telling(cores));
     if let Some(foreign) = other_processes(facts).filter(|foreign| worth_telling(&foreign.cores)) {
@@ -387,6 +432,33 @@ mod tests {
             assert!(with(&changes, queue, ELSEWHERE), "{name}");
         }
         assert!(with(&[], 35.0, "127.0.0.1:8000"), "what they wait for may lack them");
+    }
+
+    #[test]
+    fn answers_that_are_held_lack_no_processors_that_others_fill() {
+        // 42 answers a second of a file that takes 0.7 ms, each held for a second.
+        let seen = [
+            (FactId::usable_busy_fraction, 1.0),
+            (FactId::usable_cores, 2.0),
+            (FactId::pressure_group_cpu_some_fraction, 0.54),
+            (FactId::service_cpu_cores, 0.03),
+            (FactId::service_running_mean, 0.0),
+            (FactId::foreign_cpu_cores, 1.95),
+            (FactId::run_queue_mean, 4.7),
+            (FactId::in_flight_mean, 42.0),
+            (FactId::rate, 42.0),
+            (FactId::response_time_mean_us, 1_000_000.0),
+        ];
+        for (changes, is_short) in [
+            (&[][..], false),
+            (&[(FactId::service_running_mean, 3.0)], true),
+            (&[(FactId::run_queue_mean, 40.0)], true),
+            (&[(FactId::service_cpu_cores, 1.2)], true),
+            (&[(FactId::response_time_mean_us, 20_000.0)], true),
+        ] {
+            let seen = facts(&crate::facts::testing::with_changes(&seen, changes), &[]);
+            assert_eq!(cpu_shortage(&seen).is_some(), is_short, "{changes:?}");
+        }
     }
 
     #[test]

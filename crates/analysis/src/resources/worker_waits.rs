@@ -23,7 +23,7 @@ pub(crate) fn processors_are_short(facts: &Facts) -> bool {
     processors::are_short(facts)
         || processors::held_back(facts).is_some()
         || (waits.is_some_and(|waits| waits >= GROUP_WAITS_FRACTION_MIN)
-            && !usable.is_some_and(|usable| processors::do_workers_lack_more(facts, usable)))
+            && !usable.is_some_and(|usable| processors::do_requests_lack_more(facts, usable)))
 }
 
 fn disk_is_short(facts: &Facts) -> bool {

@@ -1,20 +1,16 @@
 //! When `foreign-load` is found, what proves it, and what to change.
 
-use crate::facts::processor_time::is_behind_sites;
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::resources::processors;
 use crate::resources::processors::OtherProcesses;
 use crate::resources::slow_responses::{self, SlowPlace};
-use crate::settings::backends;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
 
-/// So much of what others take must have a name.
-const NAMED_SHARE_MIN: f64 = 0.5;
 /// CPU time of no visible process may be many things: only where it is half of the CPUs it is worth a word.
 const UNSEEN_FRACTION_MIN: f64 = 0.5;
 const CONFIDENCE_UNSEEN: f64 = 0.5;
@@ -76,7 +72,7 @@ fn all_the_time(facts: &Facts) -> Option<Finding> {
     if share < processors::OTHERS_FRACTION_MIN {
         return None;
     }
-    let observed = others.named_cores >= NAMED_SHARE_MIN * others.cores;
+    let observed = others.named_cores >= processors::NAMED_FRACTION_MIN * others.cores;
     if !observed && share < UNSEEN_FRACTION_MIN {
         return None;
     }
@@ -95,7 +91,7 @@ fn all_the_time(facts: &Facts) -> Option<Finding> {
             if shortage.usable == 1.0 { "" } else { "s" },
             if own.is_empty() { "" } else { &wait },
         ),
-        confidence: match observed && !may_be_own(facts, &others) {
+        confidence: match observed && !processors::may_be_own(facts, &others) {
             true => shortage.confidence,
             false => shortage.confidence.min(CONFIDENCE_UNSEEN),
         },
@@ -107,13 +103,6 @@ fn all_the_time(facts: &Facts) -> Option<Finding> {
         facts: cited_facts(facts, &others),
         remedies: vec![remedy(facts, &others)],
     })
-}
-
-/// Whether it may be the service's own PHP or database that is taken for another program: which ones these are could not be seen.
-fn may_be_own(facts: &Facts, others: &OtherProcesses) -> bool {
-    let of_sites = others.programs.iter().filter(|(name, _)| is_behind_sites(name));
-    let of_sites: f64 = of_sites.map(|(_, cores)| cores).sum();
-    backends::are_unseen(facts.topology.as_ref()) && of_sites >= NAMED_SHARE_MIN * others.named_cores
 }
 
 fn owner_text(others: &OtherProcesses) -> String {

@@ -54,9 +54,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 fn is_server_full(facts: &Facts) -> bool {
     let link = || network_saturated::finding::fullest_link(facts).is_some_and(|full| full.is_waited_for);
     let generator = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
-    let processors =
-        || processors::are_short(facts) && processors::own_cores(facts).is_some_and(|own| own >= generator);
-    facts.generator_is_late && (link() || processors())
+    facts.generator_is_late && (link() || processors::are_filled_by_service(facts, generator))
 }
 
 /// Whether most requests fail before their time is over: refused, reset, closed. Those come as fast as errors do.
@@ -156,6 +154,7 @@ mod tests {
         };
         for (mut facts, fires, what) in [
             (processors(1.3, 0.9), false, "the server fills the processors"),
+            (processors(1.3, 0.45), false, "it fills them, and waits in half of the time"),
             (processors(0.5, 0.9), true, "the generator fills them"),
             (processors(1.3, 0.1), true, "no task waits for them"),
             (link(0.97), false, "the link is full"),
