@@ -378,12 +378,14 @@ impl<'a> FactBuilder<'a> {
     /// What there are readings of, of a metric of several; pools only as far as the service's requests come to them.
     fn instances(&self, template: &str) -> Vec<(&'a str, &'a str)> {
         let Some(known) = self.series.template(template) else { return vec![] };
-        let is_of_function = template.starts_with("php_functions.*");
-        let is_of_pool = ["php_fpm.*", "opcache.*"].iter().any(|begin| template.starts_with(begin));
-        let chain = self.service.zip(self.topology).filter(|_| is_of_pool || is_of_function);
-        let counts = |instance: &str| {
-            let pool = if is_of_function { php::pool_and_function(instance).0 } else { Some(instance) };
-            let pool = pool.zip(chain);
+        let pool_of = |instance: &'a str| match template.split_once(".*").map_or("", |(source, _)| source) {
+            "php_fpm" | "opcache" => Some(instance),
+            "php_functions" => php::pool_and_function(instance).0,
+            "php_scripts" => php::pool_and_script(instance).0,
+            _ => None,
+        };
+        let counts = |instance: &'a str| {
+            let pool = pool_of(instance).zip(self.service.zip(self.topology));
             pool.is_none_or(|(pool, (service, topology))| backends::leads_to_pool(service, topology, pool))
         };
         self.series.instances(known).filter(|(instance, _)| counts(instance)).collect()

@@ -67,6 +67,12 @@ pub(super) fn pool_and_function(instance: &str) -> (Option<&str>, &str) {
     instance.rsplit_once('/').map_or((None, instance), |(pool, function)| (Some(pool), function))
 }
 
+/// The pool and the script of an instance of `php_scripts`: `www:/srv/shop/index.php`. Older recordings tell no pool.
+pub(super) fn pool_and_script(instance: &str) -> (Option<&str>, &str) {
+    let named = instance.split_once(':').filter(|(pool, _)| !pool.contains('/'));
+    named.map_or((None, instance), |(pool, script)| (Some(pool), script))
+}
+
 impl FactBuilder<'_> {
     /// Of the processes of PHP that executed a script, the share that each script had; of those that computed, the share of
     /// each function; and of all, the share that waited in each.
@@ -98,8 +104,11 @@ impl FactBuilder<'_> {
             let mut counted: BTreeMap<&str, (&str, f64)> = BTreeMap::new();
             for template in templates {
                 for (at, metric) in self.instances(template) {
-                    let is_function = FUNCTIONS.contains(template);
-                    let at = if is_function { pool_and_function(at).1 } else { at };
+                    let at = match () {
+                        () if FUNCTIONS.contains(template) => pool_and_function(at).1,
+                        () if *template == SCRIPTS[0] => pool_and_script(at).1,
+                        () => at,
+                    };
                     counted.entry(at).or_insert((metric, 0.0)).1 +=
                         self.series.levels(metric).iter().sum::<f64>();
                 }
@@ -281,24 +290,33 @@ mod tests {
 
     /// The shares of functions that compute, and that wait, of readings of these values, behind this front.
     fn shares(readings: &[&[(&str, f64)]], topology: Option<Topology>) -> [Vec<(String, f64)>; 2] {
+        let computing_and_waiting = [FactId::php_computing_fraction, FactId::php_waiting_fraction];
+        computing_and_waiting.map(|fact| shares_of(fact, "php_functions", readings, topology.clone()))
+    }
+
+    fn shares_of(
+        fact: FactId,
+        source: &str,
+        readings: &[&[(&str, f64)]],
+        topology: Option<Topology>,
+    ) -> Vec<(String, f64)> {
         let reading = |(t_s, values): (f64, &&[(&str, f64)])| {
             let named: Vec<_> =
-                values.iter().map(|(name, count)| (format!("php_functions.{name}_count"), *count)).collect();
+                values.iter().map(|(name, count)| (format!("{source}.{name}_count"), *count)).collect();
             let values: Vec<_> = named.iter().map(|(name, count)| (name.as_str(), *count)).collect();
-            sample(t_s, "php_functions", &values)
+            sample(t_s, source, &values)
         };
-        let metrics = super::FUNCTIONS.map(metric).to_vec();
+        let metrics = [super::FUNCTIONS, super::SCRIPTS].concat().into_iter().map(metric).collect();
         let measurement = Measurement {
             samples: (1..).map(f64::from).zip(readings).map(reading).collect(),
-            collectors: vec![CollectorInfo { name: "php_functions".into(), metrics }],
+            collectors: vec![CollectorInfo { name: source.into(), metrics }],
             service: Some(ServiceSnapshot::default()),
             topology,
             measured_to_s: 10.0,
             ..Measurement::default()
         };
         let facts = facts(&measurement, None).unwrap();
-        [FactId::php_computing_fraction, FactId::php_waiting_fraction]
-            .map(|name| facts.each(name).map(|(at, share)| (at.to_owned(), share)).collect())
+        facts.each(fact).map(|(at, share)| (at.to_owned(), share)).collect()
     }
 
     fn named(shares: &[(&str, f64)]) -> Vec<(String, f64)> {
@@ -329,7 +347,15 @@ mod tests {
             ("a/others.running", 15.0),
             ("foreign/cron.php.running", 70.0),
         ];
-        assert_eq!(shares(&[all], Some(topology))[0], named(&[("Shop::x;md5", 0.5)]));
+        assert_eq!(shares(&[all], Some(topology.clone()))[0], named(&[("Shop::x;md5", 0.5)]));
+        let all: &[_] = &[
+            ("a:/srv/x.php.running", 20.0),
+            ("b:/srv/x.php.running", 10.0),
+            ("b:/srv/y.php.running", 10.0),
+            ("foreign:/home/z.php.running", 60.0),
+        ];
+        let scripts = shares_of(FactId::php_script_fraction, "php_scripts", &[all], Some(topology));
+        assert_eq!(scripts, named(&[("/srv/x.php", 0.75), ("/srv/y.php", 0.25)]));
     }
 
     #[test]

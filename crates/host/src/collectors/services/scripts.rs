@@ -14,11 +14,13 @@ const LETTERS_MAX: usize = 100;
 /// How many processes execute each script.
 pub(super) type Running = BTreeMap<String, u64>;
 
-/// Adds a process that executes a script.
-pub(super) fn add(path: &str, to: &mut Running) {
+/// Adds a process that executes a script; of a pool of PHP-FPM `POOL:PATH` names it.
+pub(super) fn add(pool: Option<&str>, path: &str, to: &mut Running) {
     let cut = path.chars().count().saturating_sub(LETTERS_MAX);
     let allowed = |letter: char| if letter.is_ascii_graphic() && letter != '*' { letter } else { '_' };
-    *to.entry(path.chars().skip(cut).map(allowed).collect()).or_default() += 1;
+    let pool = pool.map_or(String::new(), |pool| format!("{pool}:"));
+    let name = pool.chars().chain(path.chars().skip(cut));
+    *to.entry(name.map(allowed).collect()).or_default() += 1;
 }
 
 /// A value for each script that is executed, and none for the others: readings add up. `metric` has a `*` for the script.
@@ -38,11 +40,14 @@ mod tests {
     fn scripts_are_counted_by_the_ends_of_their_paths() {
         let (mut found, mut reading) = (Running::new(), Reading::default());
         for path in ["/srv/a.php", "/srv/b.php", "/srv/b.php", &format!("/srv/{}*.php", "x".repeat(200))] {
-            add(path, &mut found);
+            add(None, path, &mut found);
         }
         push("scripts.*.running_count", found, &mut reading);
         assert_eq!(reading.values[0], ("scripts./srv/b.php.running_count".to_owned(), 2.0));
         assert_eq!(reading.values.len(), 3);
+        let mut of_pools = Running::new();
+        ["www", "shop"].iter().for_each(|pool| add(Some(pool), "/srv/a.php", &mut of_pools));
+        assert_eq!(of_pools.into_keys().collect::<Vec<_>>(), ["shop:/srv/a.php", "www:/srv/a.php"]);
         let is_cut = |name: &str| name.ends_with("x_.php.running_count") && name.len() < 130;
         assert!(reading.values.iter().any(|(name, _)| is_cut(name)));
     }

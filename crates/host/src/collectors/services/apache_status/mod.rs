@@ -141,7 +141,7 @@ impl ApacheStatus {
         });
         let mut running = Running::new();
         for path in requests::paths(&page.unwrap_or_default()).filter(|path| !asked.url.ends_with(path)) {
-            scripts::add(path, &mut running);
+            scripts::add(None, path, &mut running);
         }
         scripts::push(SCRIPTS, running, reading);
     }

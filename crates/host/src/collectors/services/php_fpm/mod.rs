@@ -231,7 +231,7 @@ impl PhpFpm {
                 Named { instance, reading }.status(state, is_tcp, &status, waited);
                 let own = pool.path.as_deref().unwrap_or("-");
                 let others = status.running_scripts().filter(|script| !script.ends_with(own));
-                others.for_each(|script| scripts::add(script, &mut self.scripts));
+                others.for_each(|script| scripts::add(Some(instance), script, &mut self.scripts));
             }
             PollResult::Idle => {
                 let mut named = Named { instance, reading };
@@ -389,7 +389,7 @@ fn metrics() -> Vec<Metric> {
     };
     metrics.extend(log::EVENTS.iter().map(by_log));
     let running = "SCRIPT_NAME=STATUS SCRIPT_FILENAME=STATUS REQUEST_METHOD=GET QUERY_STRING='json&full' cgi-fcgi -bind \
-        -connect ADDRESS | grep -o '\"state\":\"Running\"[^}]*' | grep -c '\"INSTANCE\"'";
+        -connect ADDRESS | grep -o '\"state\":\"Running\"[^}]*' | grep -c \"\\\"$(echo INSTANCE | cut -d: -f2-)\\\"\"";
     metrics.push(gauge(SCRIPTS, PAGE, running));
     metrics
 }
