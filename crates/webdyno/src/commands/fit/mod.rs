@@ -11,7 +11,7 @@ use std::io::{Read, stdin};
 use std::path::Path;
 use webdyno_analysis::scaling::curve;
 use webdyno_model::error::io_error;
-use webdyno_model::sweep::{SCHEMA, SweepReport};
+use webdyno_model::sweep::{Knob, SCHEMA, SweepReport};
 use webdyno_model::{Result, UserError};
 
 /// No table of points is larger: it is read into memory.
@@ -22,6 +22,7 @@ pub fn fit(arguments: &FitArgs) -> Result<u8> {
     let source = &arguments.source;
     let measured =
         if !is_stdout(source) && source.is_dir() { sweeps::read(source)? } else { of_table(source)? };
+    check_one_setting(source, &measured.knobs)?;
     let known = measured.points.iter().filter(|point| point.value.is_some() && point.rate.is_some());
     let mut values: Vec<f64> = known.filter_map(|point| point.value).collect();
     values.sort_by(f64::total_cmp);
@@ -46,6 +47,15 @@ pub fn fit(arguments: &FitArgs) -> Result<u8> {
     let json = serde_json::to_string_pretty(&report);
     finish::show(arguments.json.as_deref(), json, &webdyno_report::sweep(&report))?;
     Ok(0)
+}
+
+/// Points of a grid or a study that have the first value in common are no repeats of each other.
+fn check_one_setting(source: &Path, knobs: &[Knob]) -> Result<()> {
+    if knobs.len() < 2 {
+        return Ok(());
+    }
+    Err(UserError::usage(format!("{} varies more than one setting, and a curve is of one", source.display()))
+        .hint("`webdyno report DIR` shows what such a sweep came to"))
 }
 
 fn of_table(source: &Path) -> Result<SweepReport> {
@@ -83,4 +93,20 @@ fn bytes(source: &Path, name: &str) -> Result<Vec<u8>> {
             .hint("give a row for each measurement: value,rate"));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_is_no_curve() {
+        let knob = Knob { name: "MaxRequestWorkers".into(), setting: None, unit: None };
+        let knobs = [knob.clone(), Knob { name: "users".into(), ..knob }];
+        for count in 0..=2 {
+            let code =
+                check_one_setting(Path::new("s"), &knobs[..count]).err().map(|error| error.exit_code());
+            assert_eq!(code, (count == 2).then_some(2), "{count}");
+        }
+    }
 }
