@@ -9,9 +9,9 @@ use crate::finish;
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::Path;
-use webdyno_analysis::scaling::curve;
+use webdyno_analysis::sweep::chosen_curve;
 use webdyno_model::error::io_error;
-use webdyno_model::sweep::{Knob, SCHEMA, SweepReport};
+use webdyno_model::sweep::{Knob, SCHEMA, SweepPoint, SweepReport};
 use webdyno_model::{Result, UserError};
 
 /// No table of points is larger: it is read into memory.
@@ -35,18 +35,24 @@ pub fn fit(arguments: &FitArgs) -> Result<u8> {
         ))
         .hint("measure at six values or more: `webdyno sweep`, or `webdyno run -c 1`, `-c 2`, `-c 4`, ..."));
     }
-    let analysed = curve(&measured.points);
-    let report = SweepReport {
+    let report = fitted(measured);
+    let json = serde_json::to_string_pretty(&report);
+    finish::show(arguments.json.as_deref(), json, &webdyno_report::sweep(&report))?;
+    Ok(0)
+}
+
+fn fitted(measured: SweepReport) -> SweepReport {
+    let has_objectives =
+        !measured.objectives.is_empty() || measured.points.iter().any(|point| point.missed.is_some());
+    let analysed = chosen_curve(&measured.points, has_objectives);
+    SweepReport {
         plateau: analysed.plateau,
         choice: analysed.choice,
         unsure: analysed.unsure,
         usl: analysed.usl,
         notes: analysed.notes,
         ..measured
-    };
-    let json = serde_json::to_string_pretty(&report);
-    finish::show(arguments.json.as_deref(), json, &webdyno_report::sweep(&report))?;
-    Ok(0)
+    }
 }
 
 /// Points of a grid or a study that have the first value in common are no repeats of each other.
@@ -60,8 +66,11 @@ fn check_one_setting(source: &Path, knobs: &[Knob]) -> Result<()> {
 
 fn of_table(source: &Path) -> Result<SweepReport> {
     let name = if is_stdout(source) { "stdin".to_owned() } else { source.display().to_string() };
-    let points = table::points(&name, &bytes(source, &name)?)?;
-    Ok(SweepReport {
+    Ok(unfitted(table::points(&name, &bytes(source, &name)?)?))
+}
+
+fn unfitted(points: Vec<SweepPoint>) -> SweepReport {
+    SweepReport {
         schema: SCHEMA.into(),
         knob: "value".into(),
         knobs: vec![],
@@ -76,7 +85,7 @@ fn of_table(source: &Path) -> Result<SweepReport> {
         original: None,
         environment: None,
         study: None,
-    })
+    }
 }
 
 fn bytes(source: &Path, name: &str) -> Result<Vec<u8>> {
@@ -108,5 +117,19 @@ mod tests {
                 check_one_setting(Path::new("s"), &knobs[..count]).err().map(|error| error.exit_code());
             assert_eq!(code, (count == 2).then_some(2), "{count}");
         }
+    }
+
+    #[test]
+    fn the_choice_of_a_sweep_with_objectives_meets_them() {
+        let point = |(value, rate, missed): (f64, f64, Option<&str>)| SweepPoint {
+            value: Some(value),
+            rate: Some(rate),
+            ci95: Some([0.99 * rate, 1.01 * rate]),
+            missed: missed.map(str::to_owned),
+            ..SweepPoint::default()
+        };
+        let slow = Some("p99<200ms");
+        let points = [(10.0, 100.0, None), (20.0, 190.0, None), (40.0, 350.0, slow), (80.0, 600.0, slow)];
+        assert_eq!(fitted(unfitted(points.map(point).to_vec())).choice, Some(20.0));
     }
 }
