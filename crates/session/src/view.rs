@@ -15,7 +15,7 @@ use webdyno_analysis::run_report::repeats::repeats;
 use webdyno_analysis::run_report::{interval_report, response_times, run_report};
 use webdyno_analysis::tuning::verdict::compare;
 use webdyno_model::Result;
-use webdyno_model::capacity::CapacityReport;
+use webdyno_model::capacity::{CapacityReport, CapacityStep};
 use webdyno_model::change::{ChangedHost, JournalPlace};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::environment::Environment;
@@ -176,10 +176,7 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
     }
     if recording.command == "capacity" {
         let found = recording.capacity.clone().map(Box::new);
-        let load = found
-            .as_ref()
-            .and_then(|found| found.steps.iter().rfind(|step| found.rate == Some(step.offered)));
-        let load = load.map(|step| step.load);
+        let load = found.as_ref().and_then(|found| load_of_capacity(found));
         return Ok((found.map_or(Outcome::Nothing, Outcome::Capacity), load));
     }
     // The recording of an incident names the window that is to be diagnosed.
@@ -198,6 +195,17 @@ fn outcome(recording: &Recording) -> Result<(Outcome, Option<u32>)> {
     let diagnosis = recording.diagnosis()?;
     let load = recording.last_load().filter(|_| diagnosis.is_some()).map(|load| load.load);
     Ok((diagnosis.map_or(Outcome::Nothing, Outcome::Diagnosis), load))
+}
+
+/// The step that stands for a capacity: of those that met the objectives the one nearest to it, as a capacity that was fitted lies
+/// between the steps; of several the last.
+fn load_of_capacity(found: &CapacityReport) -> Option<u32> {
+    let rate = found.rate?;
+    let is_met =
+        |step: &&CapacityStep| step.discarded.is_none() && step.missed.is_none() && step.met != Some(false);
+    let distance = |step: &CapacityStep| (step.offered - rate).abs();
+    let met = found.steps.iter().rev().filter(is_met);
+    met.min_by(|a, b| distance(a).total_cmp(&distance(b))).map(|step| step.load)
 }
 
 /// Of a load that was made several times, the run that stands for all: those that were not seen to their end are left
@@ -310,4 +318,56 @@ fn series(recording: &Recording) -> Vec<Series> {
     let first_us =
         recording.extent_us().filter(|_| recording.command == "observe").map_or(0, |(first_us, _)| first_us);
     levels(recording, first_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::capacity::LoadUnit;
+
+    fn step(load: u32, offered: f64, missed: Option<&str>) -> CapacityStep {
+        CapacityStep {
+            load,
+            offered,
+            rate: Some(offered),
+            p50_us: None,
+            p99_us: None,
+            errors: None,
+            met: None,
+            missed: missed.map(str::to_owned),
+            measured_s: 3.0,
+            discarded: None,
+        }
+    }
+
+    #[test]
+    fn a_step_that_met_the_objectives_stands_for_a_capacity() {
+        let spoilt = CapacityStep { discarded: Some("a core was full".into()), ..step(5, 1241.0, None) };
+        let steps = vec![
+            step(1, 1000.0, None),
+            step(2, 1237.0, None),
+            step(3, 1242.0, Some("p99<1s")),
+            step(4, 1237.0, None),
+            spoilt,
+            step(6, 1300.0, Some("p99<1s")),
+        ];
+        for (rate, load) in [(Some(1240.0), Some(4)), (Some(1000.0), Some(1)), (None, None)] {
+            let found = CapacityReport {
+                schema: String::new(),
+                unit: LoadUnit::RequestsPerSecond,
+                rate,
+                ci95: None,
+                objectives: vec![],
+                limited_by: None,
+                knee: None,
+                generator: None,
+                bottleneck: None,
+                bottleneck_summary: None,
+                steps: steps.clone(),
+                notes: vec![],
+                environment: None,
+            };
+            assert_eq!(load_of_capacity(&found), load, "{rate:?}");
+        }
+    }
 }

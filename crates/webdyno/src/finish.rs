@@ -69,7 +69,7 @@ pub fn finish_from_disk(
 /// stdout.
 fn write_outputs(recording: &Recording, directory: &Path, output: &OutputArgs) -> Result<()> {
     let view = View::of(recording)?;
-    write_reports(&view, directory)?;
+    let reports = write_reports(&view, directory);
     let written = match view.outcome {
         Outcome::Nothing => Ok(()),
         _ => exports::write(&output.exports, recording, &view),
@@ -81,16 +81,15 @@ fn write_outputs(recording: &Recording, directory: &Path, output: &OutputArgs) -
             terminal::style(output.verbose, output.color),
         ))?;
     }
-    written
+    reports.and(written)
 }
 
 /// Writes report.html, and for a session that was to change something its change record, into the run directory.
 pub fn write_reports(view: &View, directory: &Path) -> Result<()> {
     // First what matters more, on a disk that may be full.
-    if let Some(record) = webdyno_report::record(view) {
-        write(&directory.join(RECORD), &record)?;
-    }
-    write(&directory.join(HTML), &webdyno_report::html(view))
+    let record = webdyno_report::record(view).map(|record| write(&directory.join(RECORD), &record));
+    let html = write(&directory.join(HTML), &webdyno_report::html(view));
+    record.unwrap_or(Ok(())).and(html)
 }
 
 /// Writes a whole file.
@@ -108,12 +107,13 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 pub fn show(json: Option<&Path>, rendered: serde_json::Result<String>, text: &str) -> Result<()> {
     let rendered =
         rendered.map_err(|error| UserError::cannot_run(format!("cannot write it as json: {error}")))? + "\n";
-    match json {
+    let written = match json {
         Some(path) if is_stdout(path) => return terminal::print(&rendered),
-        Some(path) => write(path, &rendered)?,
-        None => {}
-    }
-    terminal::print_report(text)
+        Some(path) => write(path, &rendered),
+        None => Ok(()),
+    };
+    terminal::print_report(text)?;
+    written
 }
 
 /// The last lines of the text: where things lie and what acts on them.

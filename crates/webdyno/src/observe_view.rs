@@ -100,7 +100,7 @@ impl ObserveView {
     fn line_above_table(&mut self, line: &str) -> String {
         let clear = self.clear();
         self.lines = 0;
-        format!("{clear}{line}\n")
+        format!("{clear}{}\n", terminal::printable(line))
     }
 
     fn clear(&self) -> String {
@@ -208,9 +208,10 @@ mod tests {
         assert_eq!(first, "   0 s\n  accept queue   waiting 4\n");
         let second = displayed.render_event(&sample(2_000_000, &[(QUEUE, 5.0)], None));
         assert!(second.starts_with("\x1b[2A\r\x1b[J   1 s\n"), "{second:?}");
-        let body = EventBody::Incident { host: Some("db".into()), metric: "m".into(), what: "full".into() };
+        let what = "full\x1b[2J".into();
+        let body = EventBody::Incident { host: Some("db".into()), metric: "m".into(), what };
         let above = displayed.render_event(&Event { v: 1, seq: 0, t_us: 2_500_000, body });
-        assert_eq!(above, "\x1b[2A\r\x1b[Jincident: db: full\n");
+        assert_eq!(above, "\x1b[2A\r\x1b[Jincident: db: full\u{fffd}[2J\n");
         assert!(displayed.render_event(&sample(3_000_000, &[(QUEUE, 5.0)], None)).starts_with("   2 s\n"));
     }
 

@@ -11,7 +11,7 @@ use crate::cli::predict::PredictArgs;
 use crate::cli::size::SizeArgs;
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
@@ -31,18 +31,42 @@ pub fn check(command: &Command) -> Result<()> {
             check_files(&export.exports, cache, Some(&export.directory))
         }
         Command::Resume(resume) => check_files(&resume.exports, None, Some(&resume.directory)),
+        Command::Logs(LogsArgs { json, html, files, .. }) => {
+            let html = html.as_deref().map(|path| ("--html", path));
+            check_inputs(json.as_deref().map(|path| ("--json", path)).into_iter().chain(html), files)?;
+            check_files(&json_alone(json.as_deref()), html, None)
+        }
+        Command::Fit(FitArgs { json, source, .. }) => {
+            let source = std::slice::from_ref(source);
+            check_inputs(json.as_deref().map(|path| ("--json", path)), source)?;
+            check_files(&json_alone(json.as_deref()), None, None)
+        }
         Command::Compare(CompareArgs { json, .. })
-        | Command::Fit(FitArgs { json, .. })
         | Command::Predict(PredictArgs { json, .. })
         | Command::Size(SizeArgs { json, .. })
-        | Command::Logs(LogsArgs { json, .. })
-        | Command::History(HistoryArgs { json, .. }) => {
-            check_files(&ExportArgs { json: json.clone(), ..ExportArgs::default() }, None, None)
-        }
+        | Command::History(HistoryArgs { json, .. }) => check_files(&json_alone(json.as_deref()), None, None),
         _ => command
             .output()
             .map_or(Ok(()), |output| check_files(&output.exports, None, output.out.as_deref())),
     }
+}
+
+fn json_alone(json: Option<&Path>) -> ExportArgs {
+    ExportArgs { json: json.map(Path::to_owned), ..ExportArgs::default() }
+}
+
+/// Refuses results in the place of what they are made from.
+fn check_inputs<'a>(
+    results: impl IntoIterator<Item = (&'static str, &'a Path)>,
+    inputs: &[PathBuf],
+) -> Result<()> {
+    for (flag, path) in results.into_iter().filter(|(_, path)| !is_stdout(path)) {
+        if inputs.iter().any(|input| is_same_file(path, input)) {
+            return Err(UserError::usage(format!("{flag} would take the place of {}", path.display()))
+                .hint("it is what is read: give the result another name"));
+        }
+    }
+    Ok(())
 }
 
 fn check_files(exports: &ExportArgs, more: Option<(&'static str, &Path)>, out: Option<&Path>) -> Result<()> {
@@ -51,6 +75,9 @@ fn check_files(exports: &ExportArgs, more: Option<(&'static str, &Path)>, out: O
         let same = |(_, other): &&(&str, &Path)| is_same_file(path, other);
         if let Some((other, _)) = files[..index].iter().find(same) {
             return Err(same_file_error(other, flag, path));
+        }
+        if is_stdout(path) && *flag == "--html" {
+            return Err(UserError::usage("--html takes a file, not stdout").hint("name it, as page.html"));
         }
         if is_stdout(path) {
             continue;
@@ -184,5 +211,27 @@ mod tests {
                 Some(reported) => assert!(error.as_ref().unwrap().contains(reported), "{error:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_is_read_is_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("access.log"), "").unwrap();
+        std::os::unix::fs::symlink(path("access.log"), path("link")).unwrap();
+        let inputs = [path("access.log"), "-".into()];
+        for (result, good) in [
+            (path("access.log"), false),
+            (path("link"), false),
+            (path("access.json"), true),
+            ("-".into(), true),
+            ("/dev/null".into(), true),
+        ] {
+            let checked = check_inputs([("--json", result.as_path())], &inputs);
+            assert_eq!(checked.is_ok(), good, "{checked:?}");
+        }
+        let html = Some(("--html", Path::new("-")));
+        let error = check_files(&ExportArgs::default(), html, None).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
     }
 }

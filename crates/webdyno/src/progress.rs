@@ -61,7 +61,7 @@ pub fn lines(output: &OutputArgs, pace: ProgressPlan) -> EventObserver {
     let mut progress = Progress::new(pace);
     Box::new(move |event| {
         if let Some(line) = progress.line(event, every_s) {
-            writer.write(&line, matches!(event.body, EventBody::Interval { .. }));
+            writer.write(&terminal::printable(&line), matches!(event.body, EventBody::Interval { .. }));
         }
     })
 }

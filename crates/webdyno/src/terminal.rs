@@ -31,7 +31,7 @@ pub fn print_bytes(bytes: &[u8]) -> webdyno_model::Result<()> {
 /// Writes a line of a log to stderr, with the time of day in UTC.
 pub fn print_log_line(text: &str) {
     let now = jiff::Timestamp::now().strftime("%H:%M:%S");
-    let _ = writeln!(std::io::stderr().lock(), "{now} {text}");
+    let _ = writeln!(std::io::stderr().lock(), "{now} {}", printable(text));
 }
 
 /// Writes a report for people to stdout: where that is a terminal that shows ASCII alone, without any other letter.
@@ -82,7 +82,12 @@ fn is_utf8(variable: impl Fn(&str) -> Option<String>) -> bool {
 /// Writes one line to stderr.
 pub fn print_status(line: &str) {
     live_view::leave();
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(line));
+}
+
+/// Lines without control characters: what a server, its host or a recording says may be in them.
+pub fn printable(text: &str) -> String {
+    text.split('\n').map(webdyno_report::sanitize).collect::<Vec<_>>().join("\n")
 }
 
 /// Says that a list takes its time, where it does: so many recordings are read for the index.
@@ -114,6 +119,11 @@ pub fn stderr_rows() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_is_told_moves_the_cursor() {
+        assert_eq!(printable("a\u{1b}[2J\n  b\u{9b}K\r"), "a\u{fffd}[2J\n  b\u{fffd}K ");
+    }
 
     #[test]
     fn the_locale_says_which_letters_a_terminal_shows() {

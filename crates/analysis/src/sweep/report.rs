@@ -15,10 +15,8 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
     let study = plan.study.as_ref().map(|study| study_report(plan, study, &mut points));
     let is_curve =
         study.is_none() && plan.knobs.len() == 1 && points.iter().all(|point| point.value.is_some());
-    let mut found = if is_curve { curve(&points) } else { CurveAnalysis::default() };
-    if is_curve && !plan.objectives.is_empty() {
-        found = among_those_that_meet(&points, found);
-    }
+    let has_objectives = !plan.objectives.is_empty();
+    let found = if is_curve { chosen_curve(&points, has_objectives) } else { CurveAnalysis::default() };
     let mut notes = found.notes;
     notes.extend(objectives_note(plan, &points));
     notes.extend(end_note(end));
@@ -46,6 +44,12 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
         study,
         points,
     }
+}
+
+/// What a curve says of these points, in the order of their values; with objectives its choice is among those that meet them.
+pub fn chosen_curve(points: &[SweepPoint], has_objectives: bool) -> CurveAnalysis {
+    let found = curve(points);
+    if has_objectives { among_those_that_meet(points, found) } else { found }
 }
 
 /// Within this share of the best rate a point is as good.

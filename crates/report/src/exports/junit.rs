@@ -8,7 +8,9 @@ use crate::human::{plural, quantity};
 use crate::phrases;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use std::time::Duration;
+use webdyno_model::capacity::CapacityReport;
 use webdyno_model::environment::Environment;
+use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::run::ObjectiveResult;
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Goal, TuneReport, TuneState};
@@ -38,9 +40,16 @@ pub fn junit(view: &View) -> Result<String> {
         suite.add_property((name, value));
     }
     let mut cases = vec![generator(run), requests(run)];
+    cases.extend(pages(run));
+    cases.extend(sessions(run));
     cases.extend(run.objectives.iter().map(|objective| self::objective(objective, run)));
-    if let Outcome::Tune(tune) = &view.outcome {
-        cases.extend(goal(tune));
+    match &view.outcome {
+        Outcome::Tune(tune) => {
+            cases.push(harm(tune));
+            cases.extend(goal(tune));
+        }
+        Outcome::Capacity(found) => cases.push(capacity(found)),
+        _ => {}
     }
     for mut case in cases {
         case.set_classname(class.clone());
@@ -73,6 +82,30 @@ fn requests(run: &RunReport) -> TestCase {
         failed => format!("every request failed: {}", plural(failed, "request")),
     };
     case("requests succeed", (run.requests.completed == 0).then_some(("requests", message)))
+}
+
+/// Of pages that all lack a part, nobody has seen one.
+fn pages(run: &RunReport) -> Option<TestCase> {
+    let pages = run.pages.as_ref()?;
+    let message = phrases::page_headline(run).filter(|_| pages.completed == 0);
+    Some(case("pages succeed", message.map(|message| ("pages", message))))
+}
+
+fn sessions(run: &RunReport) -> Option<TestCase> {
+    run.visits.as_ref()?;
+    let message = phrases::session_headline(run);
+    Some(case("sessions succeed", message.map(|message| ("sessions", message))))
+}
+
+/// Whether the best load was not stopped before it did harm.
+fn harm(tune: &TuneReport) -> TestCase {
+    let stopped = |trip: &HarmGuardTrip| ("harm", format!("the load was stopped: {}", trip.text));
+    case("load does no harm", tune.best.brake.as_ref().map(stopped))
+}
+
+fn capacity(found: &CapacityReport) -> TestCase {
+    let is_found = found.rate.is_some() && found.generator.is_none();
+    case("capacity is found", (!is_found).then(|| ("capacity", phrases::capacity_headline(found))))
 }
 
 fn objective(result: &ObjectiveResult, run: &RunReport) -> TestCase {

@@ -37,10 +37,10 @@ pub(crate) use observation::{
     setting_rows, zero_total_count,
 };
 pub(crate) use pages::{
-    CAPTURES_ADVICE, CAPTURES_USUALLY, PAGE_TIME_MEANS, RemainingParts, missed_captures, pages_by_count,
-    part_failure, parts_shown, rates, requests_by_count, sessions, trace_summary, traces,
+    CAPTURES_ADVICE, CAPTURES_USUALLY, PAGE_TIME_MEANS, RemainingParts, missed_captures, page_headline,
+    pages_by_count, part_failure, parts_shown, rates, requests_by_count, session_headline, sessions,
+    trace_summary, traces,
 };
-use pages::{page_headline, session_headline};
 pub(crate) use percentiles::{percentiles, too_short_note};
 pub(crate) use repeats::{REPEATS_MEAN, repeats_headline, repeats_invalid, repeats_spread, repeats_table};
 pub(crate) use site::site;

@@ -123,7 +123,12 @@ fn rate_text(metric: &ComparedMetric) -> String {
 
 fn regressions(report: &CompareReport, max: f64) -> String {
     if report.regressions.is_empty() {
-        return format!("No regression beyond {}", percent(max));
+        // What nothing can be said of is no proof of none.
+        let unsure = report.metrics.iter().filter(|metric| metric.verdict == Verdict::Inconclusive);
+        let unsure: Vec<String> = unsure.map(|metric| title(&metric.name)).collect();
+        let but =
+            if unsure.is_empty() { String::new() } else { format!(" (inconclusive: {})", unsure.join(", ")) };
+        return format!("No regression beyond {}{but}", percent(max));
     }
     let named = report.regressions.iter().map(|name| title(name)).collect::<Vec<_>>();
     format!("REGRESSION beyond {}: {}", percent(max), named.join(", "))

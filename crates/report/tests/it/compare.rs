@@ -144,6 +144,18 @@ fn the_first_line_says_what_it_comes_to() {
 }
 
 #[test]
+fn what_is_inconclusive_is_named_beside_no_regression() {
+    let short = ("rate", 5.0, 6.0, None, Verdict::Inconclusive);
+    for (first, expected) in [
+        (FASTER[0], "No regression beyond 5%"),
+        (short, "No regression beyond 5% (inconclusive: successful requests)"),
+    ] {
+        let text = compare(&CompareReport { max_regression: Some(0.05), ..report(&[first, FASTER[2]]) });
+        assert_eq!(text.lines().nth(1), Some(expected));
+    }
+}
+
+#[test]
 fn a_tuning_is_compared_with_itself() {
     let tuning = CompareReport { b: "webdyno-runs/before".into(), b_load: 3, ..report(&FASTER) };
     let text = compare(&tuning);

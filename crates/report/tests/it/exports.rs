@@ -9,6 +9,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use std::collections::BTreeMap;
+use webdyno_model::capacity::{CapacityReport, LoadUnit};
 use webdyno_model::histogram::TimeHistogram;
 use webdyno_model::interval::{EndReason, ErrorCounts, Interval, LoadEnd, NamedInterval};
 use webdyno_model::page::{PageInterval, VisitCounts};
@@ -363,6 +364,56 @@ fn a_run_that_proves_nothing_fails_its_test_cases() {
     let (_, cases) = parsed(&view);
     assert!(cases[0].1.as_ref().unwrap().starts_with("INVALID"), "{cases:?}");
     assert!(cases[3].1.as_ref().unwrap().contains("too short for this percentile"), "{cases:?}");
+}
+
+fn capacity(rate: Option<f64>) -> View {
+    let report = CapacityReport {
+        schema: String::new(),
+        unit: LoadUnit::RequestsPerSecond,
+        rate,
+        ci95: None,
+        objectives: vec![],
+        limited_by: None,
+        knee: None,
+        generator: None,
+        bottleneck: None,
+        bottleneck_summary: None,
+        steps: vec![],
+        notes: vec![],
+        environment: None,
+    };
+    let mut view = sample::view("capacity", Outcome::Capacity(Box::new(report)));
+    view.loads = vec![sample::load(1, Purpose::Capacity, None, 0.0, sample::run(500.0, 2_000.0))];
+    view
+}
+
+#[test]
+fn what_exits_with_3_fails_a_test_case() {
+    let mut broken = sample::run_with_pages();
+    let Outcome::Run(run) = &mut broken.outcome else { panic!() };
+    let visits = run.visits.as_mut().unwrap();
+    (visits.sessions_completed, visits.sessions_broken) = (0, 9);
+    let message = |view: &View, name: &str| {
+        let (_, cases) = parsed(view);
+        cases.iter().find(|(other, _)| other == name).unwrap_or_else(|| panic!("{name}: {cases:?}")).1.clone()
+    };
+    for (view, name, part) in [
+        (sample::run_of_failed_pages(), "pages succeed", "all 12 pages failed"),
+        (broken, "sessions succeed", "all 9 sessions aborted"),
+        (sample::tune_braked(), "load does no harm", "for want of memory"),
+        (capacity(None), "capacity is found", "no capacity"),
+    ] {
+        let failed = message(&view, name);
+        assert!(failed.as_ref().is_some_and(|failed| failed.contains(part)), "{name}: {failed:?}");
+    }
+    for (view, name) in [
+        (sample::run_with_pages(), "pages succeed"),
+        (sample::run_with_pages(), "sessions succeed"),
+        (sample::tune_applied(), "load does no harm"),
+        (capacity(Some(500.0)), "capacity is found"),
+    ] {
+        assert_eq!(message(&view, name), None, "{name}");
+    }
 }
 
 #[test]

@@ -12,6 +12,8 @@ use webdyno_model::event::{Event, EventBody, VERSION};
 use webdyno_model::{Result, UserError};
 
 const FLUSH_EVERY_US: u64 = 1_000_000;
+/// Longer than nearly any line: what is not written yet stays whole in the buffer when the disk is full, and goes on where it stopped.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// Sees every event right after it was written: live output is made from events and nothing else.
 pub type EventObserver = Box<dyn FnMut(&Event) + Send>;
@@ -49,7 +51,7 @@ impl EventLog {
         })?;
         // Whoever would go on with it sees that its session is there; a file system without locks has no such protection.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
-        Ok(Self::of(directory, Storage::Whole(BufWriter::new(file))))
+        Ok(Self::of(directory, Storage::Whole(buffered(file))))
     }
 
     /// Goes on with the log of a session that was cut off, and gives what it has. A torn last line is cut off. An error when the session
@@ -71,7 +73,7 @@ impl EventLog {
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at as u64 + 1);
         let cut = file.set_len(whole).and_then(|()| file.seek(SeekFrom::End(0)));
         cut.map_err(|error| cannot("write", &error))?;
-        let mut log = Self::of(directory, Storage::Whole(BufWriter::new(file)));
+        let mut log = Self::of(directory, Storage::Whole(buffered(file)));
         log.seq = events.last().map_or(0, |event| event.seq + 1);
         Ok((log, events))
     }
@@ -108,8 +110,7 @@ impl EventLog {
         match &mut self.storage {
             Storage::Ring(ring) => ring.append(&mut event)?,
             Storage::Whole(file) => {
-                let written = serde_json::to_writer(&mut *file, &event).map_err(std::io::Error::from);
-                written.and_then(|()| file.write_all(b"\n")).map_err(|error| self.failed(&error))?;
+                write_line(file, &event).map_err(|error| self.failed(&error))?;
             }
         }
         self.seq += 1;
@@ -132,6 +133,17 @@ impl EventLog {
     fn failed(&self, error: &std::io::Error) -> UserError {
         io_error("write", self.directory.join(FILE_NAME).display(), error)
     }
+}
+
+fn buffered(file: File) -> BufWriter<File> {
+    BufWriter::with_capacity(BUFFER_BYTES, file)
+}
+
+/// All of the event or nothing: a part of one in the middle of a log would make the whole of it unreadable.
+fn write_line(file: &mut BufWriter<File>, event: &Event) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(event)?;
+    line.push(b'\n');
+    file.write_all(&line)
 }
 
 impl Drop for EventLog {
@@ -198,8 +210,31 @@ mod tests {
         }
         let file = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let directory = PathBuf::from("/nowhere");
-        let mut log = EventLog::of(&directory, Storage::Whole(BufWriter::new(file)));
+        let mut log = EventLog::of(&directory, Storage::Whole(buffered(file)));
         let error = log.append(2_000_000, note_event("x")).unwrap_err();
         assert_eq!(error.to_string(), "cannot write /nowhere/events.jsonl: no space left on the disk");
+    }
+
+    /// A pipe that nobody reads stands for a disk that is full for a while.
+    #[test]
+    fn a_disk_that_was_full_for_a_while_leaves_no_torn_line_in_the_middle() {
+        let (input, output) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+        let mut reader = File::from(input);
+        let mut log = EventLog::of(Path::new("/nowhere"), Storage::Whole(buffered(File::from(output))));
+        assert!(log.append(0, note_event(&"x".repeat(300_000))).is_err());
+        let mut text = vec![];
+        let mut read_some = || {
+            let mut part = vec![0; 8192];
+            let count = reader.read(&mut part).unwrap();
+            text.extend_from_slice(&part[..count]);
+        };
+        while log.flush().is_err() {
+            read_some();
+        }
+        read_some();
+        log.append(1, note_event("last")).unwrap();
+        drop(log);
+        reader.read_to_end(&mut text).unwrap();
+        assert_eq!(lines::parse(&text).unwrap().len(), 2);
     }
 }

@@ -80,7 +80,7 @@ fn end(session: LiveSession, result: Result<()>, until: ObserveUntil, arguments:
 fn write_observation(directory: &Path, arguments: &ObserveArgs) -> Result<()> {
     let recording = Recording::read(directory)?;
     let view = View::of(&recording)?;
-    finish::write_reports(&view, directory)?;
+    let reports = finish::write_reports(&view, directory);
     let exports = &arguments.output.exports;
     let written = match view.outcome {
         Outcome::Nothing => Ok(()),
@@ -93,7 +93,7 @@ fn write_observation(directory: &Path, arguments: &ObserveArgs) -> Result<()> {
             terminal::style(arguments.output.verbose, arguments.output.color),
         ))?;
     }
-    written
+    reports.and(written)
 }
 
 /// Diagnoses what was frozen and says what it came to in a line. What fails here ends no observation.

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use url::Url;
 use webdyno_load::Probe;
 use webdyno_model::histogram::TimeHistogram;
+use webdyno_report::sanitize;
 
 /// The shares of the requests whose times are told.
 const PERCENTS: [u32; 9] = [50, 66, 75, 80, 90, 95, 98, 99, 100];
@@ -34,7 +35,7 @@ impl Table<'_> {
             false => Field("Document Length", self.probe.body_bytes.to_string(), " bytes", false),
         };
         let mut fields = vec![
-            Field("Server Software", self.probe.server.clone().unwrap_or_default(), "", false),
+            Field("Server Software", sanitize(self.probe.server.as_deref().unwrap_or_default()), "", false),
             Field("Server Hostname", url.host_str().unwrap_or_default().into(), "", false),
             Field("Server Port", url.port_or_known_default().unwrap_or(80).to_string(), "", false),
             Field("Document Path", format!("{}{query}", url.path()), "", true),

@@ -97,6 +97,19 @@ fn a_result_that_cannot_be_written_leaves_the_others_and_the_recording() {
 }
 
 #[test]
+fn a_page_that_cannot_be_written_leaves_the_results() {
+    let _turn = shared_turn();
+    let place = Place::new();
+    let server = Server::answering(OK);
+    std::fs::create_dir_all(place.path("a/report.html")).unwrap();
+    let load = ["run", &server.url(), "-n", "20", "-c", "2", "-q", "--out", "a", "--junit", "j.xml"];
+    let ended = run(place.webdyno().args(load)).with_code(1);
+    assert!(ended.stderr.contains("report.html"), "{}", ended.stderr);
+    assert!(ended.stdout.contains("Throughput"), "{}", ended.stdout);
+    assert!(place.path("j.xml").exists());
+}
+
+#[test]
 fn objectives_of_what_is_not_there_are_told_before_anything_is_sent() {
     let place = Place::new();
     let server = Server::answering(OK);

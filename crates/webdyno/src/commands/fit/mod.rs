@@ -9,9 +9,9 @@ use crate::finish;
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::Path;
-use webdyno_analysis::scaling::curve;
+use webdyno_analysis::sweep::chosen_curve;
 use webdyno_model::error::io_error;
-use webdyno_model::sweep::{SCHEMA, SweepReport};
+use webdyno_model::sweep::{Knob, SCHEMA, SweepPoint, SweepReport};
 use webdyno_model::{Result, UserError};
 
 /// No table of points is larger: it is read into memory.
@@ -22,6 +22,7 @@ pub fn fit(arguments: &FitArgs) -> Result<u8> {
     let source = &arguments.source;
     let measured =
         if !is_stdout(source) && source.is_dir() { sweeps::read(source)? } else { of_table(source)? };
+    check_one_setting(source, &measured.knobs)?;
     let known = measured.points.iter().filter(|point| point.value.is_some() && point.rate.is_some());
     let mut values: Vec<f64> = known.filter_map(|point| point.value).collect();
     values.sort_by(f64::total_cmp);
@@ -34,24 +35,42 @@ pub fn fit(arguments: &FitArgs) -> Result<u8> {
         ))
         .hint("measure at six values or more: `webdyno sweep`, or `webdyno run -c 1`, `-c 2`, `-c 4`, ..."));
     }
-    let analysed = curve(&measured.points);
-    let report = SweepReport {
+    let report = fitted(measured);
+    let json = serde_json::to_string_pretty(&report);
+    finish::show(arguments.json.as_deref(), json, &webdyno_report::sweep(&report))?;
+    Ok(0)
+}
+
+fn fitted(measured: SweepReport) -> SweepReport {
+    let has_objectives =
+        !measured.objectives.is_empty() || measured.points.iter().any(|point| point.missed.is_some());
+    let analysed = chosen_curve(&measured.points, has_objectives);
+    SweepReport {
         plateau: analysed.plateau,
         choice: analysed.choice,
         unsure: analysed.unsure,
         usl: analysed.usl,
         notes: analysed.notes,
         ..measured
-    };
-    let json = serde_json::to_string_pretty(&report);
-    finish::show(arguments.json.as_deref(), json, &webdyno_report::sweep(&report))?;
-    Ok(0)
+    }
+}
+
+/// Points of a grid or a study that have the first value in common are no repeats of each other.
+fn check_one_setting(source: &Path, knobs: &[Knob]) -> Result<()> {
+    if knobs.len() < 2 {
+        return Ok(());
+    }
+    Err(UserError::usage(format!("{} varies more than one setting, and a curve is of one", source.display()))
+        .hint("`webdyno report DIR` shows what such a sweep came to"))
 }
 
 fn of_table(source: &Path) -> Result<SweepReport> {
     let name = if is_stdout(source) { "stdin".to_owned() } else { source.display().to_string() };
-    let points = table::points(&name, &bytes(source, &name)?)?;
-    Ok(SweepReport {
+    Ok(unfitted(table::points(&name, &bytes(source, &name)?)?))
+}
+
+fn unfitted(points: Vec<SweepPoint>) -> SweepReport {
+    SweepReport {
         schema: SCHEMA.into(),
         knob: "value".into(),
         knobs: vec![],
@@ -66,7 +85,7 @@ fn of_table(source: &Path) -> Result<SweepReport> {
         original: None,
         environment: None,
         study: None,
-    })
+    }
 }
 
 fn bytes(source: &Path, name: &str) -> Result<Vec<u8>> {
@@ -83,4 +102,34 @@ fn bytes(source: &Path, name: &str) -> Result<Vec<u8>> {
             .hint("give a row for each measurement: value,rate"));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_is_no_curve() {
+        let knob = Knob { name: "MaxRequestWorkers".into(), setting: None, unit: None };
+        let knobs = [knob.clone(), Knob { name: "users".into(), ..knob }];
+        for count in 0..=2 {
+            let code =
+                check_one_setting(Path::new("s"), &knobs[..count]).err().map(|error| error.exit_code());
+            assert_eq!(code, (count == 2).then_some(2), "{count}");
+        }
+    }
+
+    #[test]
+    fn the_choice_of_a_sweep_with_objectives_meets_them() {
+        let point = |(value, rate, missed): (f64, f64, Option<&str>)| SweepPoint {
+            value: Some(value),
+            rate: Some(rate),
+            ci95: Some([0.99 * rate, 1.01 * rate]),
+            missed: missed.map(str::to_owned),
+            ..SweepPoint::default()
+        };
+        let slow = Some("p99<200ms");
+        let points = [(10.0, 100.0, None), (20.0, 190.0, None), (40.0, 350.0, slow), (80.0, 600.0, slow)];
+        assert_eq!(fitted(unfitted(points.map(point).to_vec())).choice, Some(20.0));
+    }
 }

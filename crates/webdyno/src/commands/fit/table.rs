@@ -36,11 +36,11 @@ pub fn points(name: &str, bytes: &[u8]) -> Result<Vec<SweepPoint>> {
         })?;
         let place = Place { name, line: line(text, record.position()) };
         match &columns {
-            Some(columns) => rows.push(columns.row(&place, &record)?),
+            Some(columns) => rows.extend(columns.row(&place, &record)?),
             None => {
                 let (found, is_header) = Columns::of(&place, &record)?;
                 if !is_header {
-                    rows.push(found.row(&place, &record)?);
+                    rows.extend(found.row(&place, &record)?);
                 }
                 columns = Some(found);
             }
@@ -86,15 +86,22 @@ impl Place<'_> {
     }
 }
 
-/// Where the columns of [`NAMES`] are.
-struct Columns([Option<usize>; 5]);
+/// Where the columns are.
+struct Columns {
+    /// Those of [`NAMES`].
+    named: [Option<usize>; 5],
+    /// What the points of `webdyno export` have besides: the value of a second setting, and why nothing was measured.
+    second: Option<usize>,
+    failed: Option<usize>,
+}
 
 impl Columns {
     /// From the first row: a header if its first field is no number.
     fn of(place: &Place, record: &StringRecord) -> Result<(Self, bool)> {
         let is_number = |field: &str| field.parse::<f64>().is_ok();
         if record.get(0).is_some_and(is_number) {
-            return Ok((Self([Some(0), Some(1), None, None, None]), false));
+            let named = [Some(0), Some(1), None, None, None];
+            return Ok((Self { named, second: None, failed: None }, false));
         }
         let position = |wanted: &str| record.iter().position(|field| field.eq_ignore_ascii_case(wanted));
         let columns = NAMES.map(position);
@@ -103,15 +110,25 @@ impl Columns {
                 let found: Vec<&str> = record.iter().collect();
                 Err(place.wrong(1, format!("no column `{missing}`; there are `{}`", found.join("`, `"))))
             }
-            None => Ok((Self(columns), true)),
+            None => {
+                let (second, failed) = (position("value_2"), position("failed"));
+                Ok((Self { named: columns, second, failed }, true))
+            }
         }
     }
 
-    fn row(&self, place: &Place, record: &StringRecord) -> Result<Row> {
-        let column = |at: usize| self.0[at].unwrap_or(at) + 1;
+    /// `None` of a point of which it is known that nothing was measured.
+    fn row(&self, place: &Place, record: &StringRecord) -> Result<Option<Row>> {
+        let column = |at: usize| self.named[at].unwrap_or(at) + 1;
+        let filled = |at: Option<usize>| record.get(at?).filter(|field| !field.is_empty());
+        if let Some(second) = self.second.filter(|_| filled(self.second).is_some()) {
+            return Err(place.wrong(second + 1, "it is of a second setting, and a curve is of one"));
+        }
+        if self.failed.is_some() && filled(self.named[1]).is_none() {
+            return Ok(None);
+        }
         let number = |at: usize| -> Result<Option<f64>> {
-            let field = self.0[at].and_then(|column| record.get(column)).filter(|field| !field.is_empty());
-            let Some(field) = field else { return Ok(None) };
+            let Some(field) = filled(self.named[at]) else { return Ok(None) };
             match field.parse::<f64>() {
                 Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
                 Ok(_) => Err(place.wrong(column(at), format!("`{field}` is no {} of 0 or more", NAMES[at]))),
@@ -126,7 +143,7 @@ impl Columns {
             return Err(place.wrong(column(3), format!("ci_high {high} is below ci_low {low}")));
         }
         let p99_us = number(4)?.map(|us| us.round() as u64);
-        Ok(Row { value: needed(0)?, rate: needed(1)?, ci95, p99_us })
+        Ok(Some(Row { value: needed(0)?, rate: needed(1)?, ci95, p99_us }))
     }
 }
 
@@ -163,6 +180,8 @@ mod tests {
             "value,rate\n100,755\n125,780\n",
             "\u{feff}p99_us,rate,Value\n5,755,100\n,780,125\n",
             "# of 2001\nvalue,rate\n\n100,755.0\n125,7.8e2\n",
+            // As `webdyno export --table points` has them.
+            "value,value_2,rate,failed\n100,,755,\n110,,,the server was gone\n125,,780,\n",
         ] {
             assert_eq!(pairs(text), expected, "{text}");
         }
@@ -189,6 +208,10 @@ mod tests {
             ("# of 2001\nvalue,rate\n\n# slow\n100,many\n", "p.csv:5: column 2: `many` is no number"),
             ("100,755\n125,inf\n", "p.csv:2: column 2: `inf` is no rate of 0 or more"),
             ("100,755\n125\n", "p.csv:2: column 2: the rate is missing"),
+            (
+                "value,value_2,rate\n1,8,2\n",
+                "p.csv:2: column 2: it is of a second setting, and a curve is of one",
+            ),
             ("users,rps\n1,2\n", "p.csv:1: column 1: no column `value`; there are `users`, `rps`"),
             ("value,req\n1,2\n", "p.csv:1: column 1: no column `rate`; there are `value`, `req`"),
             ("value,rate,ci_low,ci_high\n1,2,3,1\n", "p.csv:2: column 4: ci_high 1 is below ci_low 3"),

@@ -16,19 +16,14 @@ use webdyno_model::{Result, UserError};
 
 /// Counts the logs, and shows what they say.
 pub fn logs(arguments: &LogsArgs) -> Result<u8> {
-    if arguments.html.as_deref().is_some_and(is_stdout) {
-        return Err(UserError::usage("--html takes a file, not stdout")
-            .hint("webdyno logs access.log --html logs.html"));
-    }
     let report = if arguments.follow { follow::follow(arguments)? } else { counted(arguments)? };
     check_understood(&report)?;
-    if let Some(html) = &arguments.html {
-        let made = concat!("webdyno ", env!("CARGO_PKG_VERSION"), " logs");
-        finish::write(html, &webdyno_report::logs_html(&report, made))?;
-    }
+    let made = concat!("webdyno ", env!("CARGO_PKG_VERSION"), " logs");
+    let page =
+        arguments.html.as_ref().map(|html| finish::write(html, &webdyno_report::logs_html(&report, made)));
     let json = serde_json::to_string_pretty(&report);
     finish::show(arguments.json.as_deref(), json, &webdyno_report::logs(&report))?;
-    Ok(0)
+    page.unwrap_or(Ok(())).map(|()| 0)
 }
 
 fn counted(arguments: &LogsArgs) -> Result<LogsReport> {
