@@ -8,6 +8,7 @@ mod places;
 
 use super::syntax::{self, Directive};
 use crate::services::common::pending::Sources;
+use crate::services::nginx::log_format::COMBINED;
 use crate::visibility::process_view::Root;
 use addresses::passed_to;
 pub use addresses::{authority, listen_address};
@@ -428,7 +429,9 @@ impl Config {
                 format!("{}/{path}", prefix.trim_end_matches('/'))
             };
             let scope = placed.within("server").map(label);
-            let format = placed.directive.words.get(1).and_then(|name| formats.get(name).cloned());
+            let name = placed.directive.words.get(1).map_or(COMBINED, String::as_str);
+            let built_in = || (name == COMBINED).then(|| COMBINED.to_owned());
+            let format = formats.get(name).cloned().or_else(built_in);
             let log = LogFile { path, kind, scope, format: format.filter(|_| kind == LogKind::Access) };
             if !logs.contains(&log) {
                 logs.push(log);
