@@ -6,6 +6,7 @@
 //! (<https://www.php.net/manual/en/session.configuration.php#ini.session.save-handler>). The name of a session lets who knows it
 //! be its user: it is never told, only its folder. CodeIgniter does the same with `ci_sessionID`, and others name files by the id alone.
 
+use crate::collectors::secrets::without_secrets;
 use crate::collectors::{Collector, Metric, Reading, Target, gauge};
 use crate::os::procfs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,9 +23,8 @@ const PARENTS_MAX: usize = 8;
 /// How PHP names the file of a session, and CodeIgniter.
 const SESSION: &str = "sess_";
 const OTHER_SESSION: &str = "ci_session";
-/// Letters and digits in a row, from so many on, may be what lets somebody in: so many of them are told.
-const SECRET_LETTERS_MIN: usize = 20;
-const SECRET_LETTERS_TOLD: usize = 4;
+/// Letters of a name that may be the id of a session: they tell one file from another.
+const LETTERS_TOLD: usize = 4;
 
 const WAITING: &str = "locks.waiting_count";
 const SESSIONS: &str = "locks.session_waiting_count";
@@ -83,25 +83,10 @@ fn instance_name(path: &str) -> Option<(String, bool)> {
     let path = path.trim_end_matches(" (deleted)");
     let (folder, name) = path.rsplit_once('/')?;
     let is_session = name.starts_with(SESSION) || name.starts_with(OTHER_SESSION);
-    let name = if is_session { SESSION.to_owned() } else { without_secrets(name) };
+    let name = if is_session { SESSION.to_owned() } else { without_secrets(name, LETTERS_TOLD) };
     let told = format!("{folder}/{name}");
     let is_plain = told.chars().all(|letter| letter.is_ascii_graphic() && letter != '*');
     is_plain.then_some((told, is_session))
-}
-
-/// A name without what may be the id of a session or a token; its beginning still tells one file from another.
-fn without_secrets(name: &str) -> String {
-    let is_other = |letter: char| !letter.is_ascii_alphanumeric();
-    let part = |part: &str| {
-        let (run, end) = part.split_at(part.find(is_other).unwrap_or(part.len()));
-        let has = |kind: fn(&u8) -> bool| run.bytes().any(|byte| kind(&byte));
-        let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
-        match run.get(..SECRET_LETTERS_TOLD).filter(|_| is_mixed && run.len() >= SECRET_LETTERS_MIN) {
-            Some(begin) => format!("{begin}...{end}"),
-            None => part.to_owned(),
-        }
-    };
-    name.split_inclusive(is_other).map(part).collect()
 }
 
 impl Collector for Locks {
