@@ -139,10 +139,13 @@ fn choose(logs: &[LogFile]) -> Vec<LogFile> {
     let mut chosen: Vec<(LogFile, bool)> = vec![];
     for log in logs {
         // Reading formats takes a moment, and a site may have thousands of logs.
-        let is_known =
-            log.format.as_ref().is_some_and(|format| format.contains("%s") || format.contains("%>s"))
-                || log.format.as_deref().is_some_and(log_format::is_of_nginx)
-                || format_of(log).is_some();
+        let tells_status = |format: &str| {
+            format.contains("%s")
+                || format.contains("%>s")
+                || log_format::is_of_nginx(format)
+                || NAMED.iter().any(|(name, _)| *name == format)
+        };
+        let is_known = log.format.as_deref().is_some_and(tells_status) || format_of(log).is_some();
         match chosen.iter_mut().find(|(known, _)| known.scope == log.scope) {
             Some((_, true)) => {}
             Some(place) if is_known => *place = (log.clone(), true),

@@ -74,6 +74,18 @@ fn listeners_backends_logs_and_status_are_found() {
 }
 
 #[test]
+fn a_log_of_a_part_of_the_requests_comes_behind_the_others() {
+    let server = "location = /up { access_log /up.log; } access_log /quick.log combined if=$quick; access_log /all.log;";
+    let (_, config) = read_files(&[("nginx.conf", &format!("http {{ server {{ {server} }} }}"))]);
+    let paths: Vec<_> = config.logs("/").into_iter().map(|log| log.path).collect();
+    assert_eq!(paths, ["/all.log", "/up.log", "/quick.log"]);
+    let servers = "server { server_name a; listen 80; access_log /80.log; }\nserver { server_name a; listen 443; access_log /443.log; }";
+    let (_, config) = read_files(&[("nginx.conf", &format!("http {{\n{servers} }}"))]);
+    let logs = config.logs("/");
+    assert_ne!(logs[0].scope, logs[1].scope, "both have one name, and a log each");
+}
+
+#[test]
 fn a_status_page_that_cannot_be_asked_is_told() {
     for (server, why) in [
         ("listen 80; location / { }", "no location has"),
