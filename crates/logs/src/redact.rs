@@ -5,7 +5,7 @@
 pub struct Privacy {
     /// The busiest clients, and addresses in lines that are shown.
     pub show_clients: bool,
-    /// URLs with their query strings.
+    /// URLs with their query strings, and with the ids of sessions in paths.
     pub keep_query: bool,
 }
 
@@ -26,6 +26,11 @@ pub(crate) fn redacted(line: &[u8], privacy: Privacy) -> String {
     }
     let count = words.len();
     for (at, word) in words.iter_mut().enumerate() {
+        let end = without_session(word.as_bytes()).len();
+        if !privacy.keep_query && end < word.len() {
+            word.truncate(end);
+            word.push_str(";...");
+        }
         if !privacy.keep_query
             && let Some(mark) = word.find('?')
         {
@@ -40,6 +45,15 @@ pub(crate) fn redacted(line: &[u8], privacy: Privacy) -> String {
     let joined = words.join(" ");
     let shown: String = joined.chars().take(LENGTH_MAX).collect();
     if line.len() > LENGTH_MAX { shown + " ..." } else { shown }
+}
+
+/// A path without the id of a session, which programs of Java put behind it where there is no cookie (Jakarta Servlet 6.0, 7.1.3):
+/// `/cart.jsp;jsessionid=1A2B`. Who knows it is that user.
+pub(crate) fn without_session(path: &[u8]) -> &[u8] {
+    const NAME: &[u8] = b";jsessionid=";
+    let is_name =
+        |at: &usize| path[*at..].get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
+    &path[..memchr::memchr_iter(b';', path).find(is_name).unwrap_or(path.len())]
 }
 
 /// Whether a word may hold an address: digits with three points, or hexadecimal ones with two colons.
@@ -73,6 +87,7 @@ mod tests {
                 "... - ... [10/Oct/2026:13:55:36 +0200] \"GET /?... HTTP",
             ),
             ("{\"addr\":\"2001:db8::1\", \"x\": 1}", "... \"x\": ..."),
+            ("- - - \"GET /a;JSESSIONID=1A2B?b HTTP", "- - - \"GET /a;... HTTP"),
             ("from=[10.1.2.3]", "..."),
             ("\u{1}\u{2}rubbish", "..rubbish"),
             ("client.example.org - - broken", "... - - broken"),

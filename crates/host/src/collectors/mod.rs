@@ -7,6 +7,7 @@ pub mod network;
 pub mod observer;
 mod on_change;
 pub mod processes;
+mod secrets;
 pub mod services;
 
 use std::sync::Arc;

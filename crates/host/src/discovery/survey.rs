@@ -31,8 +31,8 @@ const DEPTH_MAX: usize = 4;
 const SERVICES_COUNT_MAX: usize = 32;
 const LINKS_COUNT_MAX: usize = 200;
 
-/// The most network namespaces whose sockets are read.
-const SPACES_COUNT_MAX: usize = 64;
+/// The most network namespaces whose sockets are read: some 0.3 ms each.
+const SPACES_COUNT_MAX: usize = 256;
 
 /// The most addresses on other machines for which it is said what helps.
 const REMOTE_COUNT_MAX: usize = 8;
@@ -120,7 +120,9 @@ pub fn survey(
         links: BTreeMap::new(),
         missing: vec![],
     };
-    survey.spaces = Rc::new(survey.read_spaces(None));
+    let front_space = front.as_ref().and_then(|front| survey.processes.get(front.pid)?.space);
+    survey.spaces = Rc::new(survey.read_spaces(None, front_space));
+    survey.lack_spaces();
     let spaces = Rc::clone(&survey.spaces);
     let view = View::of(&spaces);
     let front_pid = front.as_ref().map(|front| front.pid);
@@ -289,7 +291,7 @@ impl Survey<'_> {
         while begin.elapsed() + SAMPLE_PAUSE < effort.time && busy < effort.busy {
             std::thread::sleep(SAMPLE_PAUSE);
             let look = Instant::now();
-            let mut spaces = self.read_spaces(Some(&self.places()));
+            let mut spaces = self.read_spaces(Some(&self.places()), None);
             // Namespaces that are not read again keep what listens there.
             let is_new = |space: &&Space| !spaces.iter().any(|read| read.id == space.id);
             let former: Vec<Space> = self.spaces.iter().filter(is_new).cloned().collect();
@@ -416,14 +418,28 @@ impl Survey<'_> {
         start.map_or(former.executable.as_deref() == Some(&*program), |start| Some(start) == now)
     }
 
-    /// The sockets of these network namespaces; of all when none are named.
-    fn read_spaces(&self, only: Option<&BTreeSet<u64>>) -> Vec<Space> {
+    /// The sockets of these network namespaces; when none are named of all, as far as there are not too many.
+    fn read_spaces(&self, only: Option<&BTreeSet<u64>>, front: Option<u64>) -> Vec<Space> {
         let mut spaces = self.processes.spaces();
         if let Some(own) = self.own_space {
             spaces.insert(own, std::process::id());
         }
-        let wanted = spaces.into_iter().filter(|(id, _)| only.is_none_or(|only| only.contains(id)));
+        spaces.retain(|id, _| only.is_none_or(|only| only.contains(id)));
+        let wanted = nearest_first(spaces, [self.own_space, front]).into_iter();
         wanted.take(SPACES_COUNT_MAX).map(|(id, pid)| read_space(id, pid)).collect()
+    }
+
+    /// Says that there are more network namespaces than are read.
+    fn lack_spaces(&mut self) {
+        let left_out = self.processes.spaces().len().saturating_sub(SPACES_COUNT_MAX);
+        if left_out > 0 {
+            let why = format!(
+                "{left_out} network namespaces of this machine are not looked into: what listens there is taken for another \
+                 machine"
+            );
+            let how = "observe the service from inside: --server exec:'nsenter -t PID -n webdyno agent'";
+            self.lack("topology", &why, how);
+        }
     }
 
     fn lack(&mut self, signal: &str, why: &str, how: &str) {
@@ -450,6 +466,13 @@ impl Survey<'_> {
             order.iter().filter_map(|pid| self.found.remove(pid)).map(|known| known.snapshot).collect();
         Topology { front, backends, links: self.links.into_values().collect(), missing: self.missing }
     }
+}
+
+/// The namespaces with a process in each, those that matter most first: of very many not all are read.
+fn nearest_first(spaces: BTreeMap<u64, u32>, near: [Option<u64>; 2]) -> Vec<(u64, u32)> {
+    let mut all: Vec<(u64, u32)> = spaces.into_iter().collect();
+    all.sort_by_key(|(id, _)| !near.contains(&Some(*id)));
+    all
 }
 
 /// The port that stands for all on which a service listens: those that browsers take by themselves, else the first one.
@@ -518,6 +541,13 @@ fn read_space(id: u64, pid: u32) -> Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_very_many_namespaces_the_own_one_and_the_front_s_are_read() {
+        let spaces = BTreeMap::from([(1, 10), (2, 20), (3, 30), (4, 40)]);
+        let order = nearest_first(spaces, [Some(4), Some(2)]).into_iter().map(|(id, _)| id);
+        assert_eq!(order.collect::<Vec<_>>(), [2, 4, 1, 3]);
+    }
 
     #[test]
     fn one_port_stands_for_all() {

@@ -8,6 +8,7 @@ pub mod sessions;
 mod tests;
 
 use crate::entry::Entry;
+use crate::redact::without_session;
 use std::collections::BTreeMap;
 use webdyno_model::duration::duration_text;
 
@@ -19,7 +20,7 @@ const HOUR_S: i64 = 3600;
 pub struct Filter {
     /// Only requests for this site, of formats that name it; `None`: all.
     pub host: Option<String>,
-    /// With query strings.
+    /// With query strings, and the ids of sessions in paths.
     pub keep_query: bool,
 }
 
@@ -85,7 +86,7 @@ impl Filter {
                 }
             }
         };
-        add(entry.path);
+        add(if self.keep_query { entry.path } else { without_session(entry.path) });
         if !query.is_empty() {
             add(b"?");
             add(query);

@@ -7,7 +7,7 @@ use crate::entry::Entry;
 use crate::format::Format;
 use crate::ordered::{BlockEvents, Sampled};
 use crate::rates::Rates;
-use crate::redact::{Privacy, redacted};
+use crate::redact::{Privacy, redacted, without_session};
 use crate::sessions::{ByHash, SessionRequest};
 use crate::timestamp::TimeReader;
 use crate::urls::{Response, Urls};
@@ -284,13 +284,16 @@ impl Counts {
     #[inline]
     fn record(&mut self, entry: &Entry<'_>, block: &[u8]) -> Record {
         let hash = |bytes: &[u8]| self.hashes.hash_one(bytes) | 1;
+        let path = if self.privacy.keep_query { entry.path } else { without_session(entry.path) };
+        let session = &entry.path[path.len()..];
         let (mut url, mut object) = (0, 0);
-        if !entry.path.is_empty() {
-            url = hash(entry.path);
+        if !path.is_empty() {
+            url = hash(path);
             if !entry.host.is_empty() {
                 url = url.rotate_left(17) ^ hash(entry.host);
             }
             object = if entry.query.is_empty() { url } else { url.rotate_left(29) ^ hash(entry.query) };
+            object = if session.is_empty() { object } else { object.rotate_left(11) ^ hash(session) };
             url = if self.privacy.keep_query { object } else { url };
         }
         let client = if entry.client.is_empty() { 0 } else { hash(entry.client) };
@@ -303,7 +306,7 @@ impl Counts {
             bytes: entry.bytes.unwrap_or(0),
             time_us: entry.service_time_us.unwrap_or(u64::MAX),
             host: Span::of(entry.host, block),
-            path: Span::of(entry.path, block),
+            path: Span::of(path, block),
             query: Span::of(entry.query, block),
             agent: Span::of(entry.agent, block),
             status: entry.status,

@@ -80,3 +80,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_id_of_a_session_is_no_part_of_a_url() {
+    let line = |id: &str| {
+        format!(
+            "10.0.0.1 - - [10/Oct/2026:10:00:00 +0200] \"GET /cart.jsp;jsessionid={id}?a HTTP/1.1\" 200 9 \"-\" \"-\"\n"
+        )
+    };
+    let block = line("1A2B") + &line("3C4D");
+    let report = counted(&[block.as_bytes()], &[Format::parse("combined").unwrap()], 1);
+    let urls: Vec<_> = report.urls.by_requests.iter().map(|url| (url.url.as_str(), url.requests)).collect();
+    assert_eq!(urls, [("/cart.jsp", 2)]);
+    assert_eq!(report.working_set.unwrap().objects, 2.0, "a cache keeps each by itself");
+}

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Servers that are told one by one: those that most is asked of.
 const SERVERS_MAX: usize = 6;
+/// Servers that are told in all, as others come to be asked most: those of before a load are not those of its requests.
+const TOLD_MAX: usize = 24;
 /// Servers that are counted at most: a bound for clients that connect to everything.
 const COUNTED_MAX: usize = 10_000;
 
@@ -89,8 +91,8 @@ impl Upstreams {
         let own = range(&procfs::read_text(LOCAL_PORTS).unwrap_or_default());
         let mut all: Vec<_> = found.iter().filter(|(server, _)| !is_client_port(server, own)).collect();
         all.sort_by_key(|(server, open)| (std::cmp::Reverse(**open), **server));
-        for (server, _) in all {
-            if self.known.len() < SERVERS_MAX {
+        for (server, _) in all.into_iter().take(SERVERS_MAX) {
+            if self.known.len() < TOLD_MAX {
                 self.known.insert(*server);
             }
         }
@@ -193,6 +195,22 @@ mod tests {
         assert_eq!((told(&later), waited_us(&later)), ([Some(0.0), Some(0.0)], None));
         let found = connections(Some(server.port())).unwrap();
         assert!(!found.contains_key(&server), "clients of the port are no upstreams");
+    }
+
+    #[test]
+    fn a_server_that_is_asked_later_is_told_too() {
+        let server = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let open = |all| Open { all, ..Open::default() };
+        let mut upstreams = Upstreams::default();
+        let mut found: HashMap<_, _> = (1..=9).map(|port| (server(port), open(1))).collect();
+        assert_eq!(upstreams.reported_servers(&found).len(), SERVERS_MAX);
+        found.insert(server(3306), open(40));
+        let told = upstreams.reported_servers(&found);
+        assert!(told.contains(&(server(3306), open(40))), "{told:?}");
+        for port in 10_000..10_100 {
+            upstreams.reported_servers(&HashMap::from([(server(port), open(1))]));
+        }
+        assert_eq!(upstreams.known.len(), TOLD_MAX);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! `MAJOR:MINOR:INODE` of the file; the process has the file open (proc_pid_fd(5)). PHP's own handler of sessions keeps each in
 //! a file `sess_ID` and locks it with flock(2) from session_start() to the end of the request
 //! (<https://www.php.net/manual/en/session.configuration.php#ini.session.save-handler>). The name of a session lets who knows it
-//! be its user: it is never told, only its folder.
+//! be its user: it is never told, only its folder. CodeIgniter does the same with `ci_sessionID`, and others name files by the id alone.
 
+use crate::collectors::secrets::without_secrets;
 use crate::collectors::{Collector, Metric, Reading, Target, gauge};
 use crate::os::procfs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +20,11 @@ const FILES_MAX: usize = 4;
 const DESCRIPTORS_MAX: usize = 1_024;
 /// Parents between a worker and the main process of its program.
 const PARENTS_MAX: usize = 8;
-/// How PHP names the file of a session.
+/// How PHP names the file of a session, and CodeIgniter.
 const SESSION: &str = "sess_";
+const OTHER_SESSION: &str = "ci_session";
+/// Letters of a name that may be the id of a session: they tell one file from another.
+const LETTERS_TOLD: usize = 4;
 
 const WAITING: &str = "locks.waiting_count";
 const SESSIONS: &str = "locks.session_waiting_count";
@@ -78,8 +82,9 @@ fn path_of(waiter: &Waiter) -> Option<String> {
 fn instance_name(path: &str) -> Option<(String, bool)> {
     let path = path.trim_end_matches(" (deleted)");
     let (folder, name) = path.rsplit_once('/')?;
-    let is_session = name.starts_with(SESSION);
-    let told = if is_session { format!("{folder}/{SESSION}") } else { path.to_owned() };
+    let is_session = name.starts_with(SESSION) || name.starts_with(OTHER_SESSION);
+    let name = if is_session { SESSION.to_owned() } else { without_secrets(name, LETTERS_TOLD) };
+    let told = format!("{folder}/{name}");
     let is_plain = told.chars().all(|letter| letter.is_ascii_graphic() && letter != '*');
     is_plain.then_some((told, is_session))
 }
@@ -98,7 +103,7 @@ impl Collector for Locks {
                 SESSIONS,
                 "/proc/locks, /proc/PID/fd",
                 format!(
-                    "for p in $(awk '$2==\"->\" {{print $6}}' /proc/locks); do ls -l /proc/$p/fd | grep -m 1 {SESSION}; done | wc -l"
+                    "for p in $(awk '$2==\"->\" {{print $6}}' /proc/locks); do ls -l /proc/$p/fd | grep -m 1 -e {SESSION} -e {OTHER_SESSION}; done | wc -l"
                 ),
             ),
             gauge(
@@ -168,6 +173,10 @@ mod tests {
     fn a_session_is_told_without_its_name() {
         for (path, told) in [
             ("/var/lib/php/sessions/sess_4711secret", Some(("/var/lib/php/sessions/sess_", true))),
+            ("/srv/app/writable/session/ci_session8f3b0c77", Some(("/srv/app/writable/session/sess_", true))),
+            ("/srv/app/sessions/Zk3vXq81LmPo47TyQw2e", Some(("/srv/app/sessions/Zk3v...", false))),
+            ("/srv/x-0123456789abcdef0123.lock", Some(("/srv/x-0123....lock", false))),
+            ("/srv/20261127131500000000.lock", Some(("/srv/20261127131500000000.lock", false))),
             ("/srv/app/counter.lock", Some(("/srv/app/counter.lock", false))),
             ("/srv/app/counter (deleted)", Some(("/srv/app/counter", false))),
             ("/srv/my app/x", None),

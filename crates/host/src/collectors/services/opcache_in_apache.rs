@@ -58,7 +58,11 @@ impl Collector for OpcacheInApache {
         let Some(service) = service else { return reading };
         let workers = procfs::children_of(service.pid);
         self.count_read(&workers);
-        reading.push(READ, self.total_bytes as f64);
+        if self.read_bytes.is_empty() && !workers.is_empty() {
+            reading.lacks(READ, "what its workers read of files may not be seen", "run webdyno as root");
+        } else {
+            reading.push(READ, self.total_bytes as f64);
+        }
         let next = workers.iter().cycle().skip(self.turn).take(MAPPINGS_MAX.min(workers.len()));
         let texts = next.filter_map(|pid| procfs::read_text(format!("/proc/{pid}/smaps")).ok());
         let caches: Vec<(u64, u64)> = texts.filter_map(|text| cache(&text)).collect();
@@ -72,18 +76,20 @@ impl Collector for OpcacheInApache {
 }
 
 impl OpcacheInApache {
-    /// Adds up what the workers read since the last look; what one read that has ended since is lost.
+    /// Adds up what the workers read since the last look; what one read that has ended since is lost. Those that are looked at
+    /// stand for all.
     fn count_read(&mut self, workers: &[u32]) {
-        let mut now = BTreeMap::new();
+        let (mut now, mut rise_bytes) = (BTreeMap::new(), 0_u64);
         for pid in workers.iter().take(WORKERS_MAX) {
             let Some(read) = procfs::read_text(format!("/proc/{pid}/io")).ok().and_then(|io| rchar(&io))
             else {
                 continue;
             };
             let before = self.read_bytes.get(pid).copied().unwrap_or(read);
-            self.total_bytes += read.saturating_sub(before);
+            rise_bytes = rise_bytes.saturating_add(read.saturating_sub(before));
             now.insert(*pid, read);
         }
+        self.total_bytes += rise_bytes.saturating_mul(workers.len() as u64) / now.len().max(1) as u64;
         self.read_bytes = now;
     }
 }
@@ -149,5 +155,10 @@ Rss:                  64 kB
         let text = std::fs::read("/proc/self/exe").unwrap();
         collector.count_read(&[own]);
         assert!(collector.total_bytes >= text.len() as u64, "{}", collector.total_bytes);
+        let mut of_many = OpcacheInApache::default();
+        of_many.count_read(&[own, u32::MAX]);
+        std::fs::read("/proc/self/exe").unwrap();
+        of_many.count_read(&[own, u32::MAX]);
+        assert!(of_many.total_bytes >= 2 * text.len() as u64, "one of two stands for both");
     }
 }

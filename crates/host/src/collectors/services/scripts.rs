@@ -1,9 +1,10 @@
 //! The scripts that PHP executes at the moment of a reading, by how many processes: over many readings where its time goes.
 //!
 //! PHP-FPM tells the script of each process, and of PHP in Apache's workers the path of the request stands for it. What is in a
-//! request's query is nobody's business, and is not told.
+//! request's query is nobody's business, and is not told, nor what may be a token in its path.
 
 use crate::collectors::Reading;
+use crate::collectors::secrets::without_secrets;
 use std::collections::BTreeMap;
 
 /// Scripts that are told in one reading; of more, those that most processes execute.
@@ -16,6 +17,7 @@ pub(super) type Running = BTreeMap<String, u64>;
 
 /// Adds a process that executes a script; of a pool of PHP-FPM `POOL:PATH` names it.
 pub(super) fn add(pool: Option<&str>, path: &str, to: &mut Running) {
+    let path = without_secrets(path, 0);
     let cut = path.chars().count().saturating_sub(LETTERS_MAX);
     let allowed = |letter: char| if letter.is_ascii_graphic() && letter != '*' { letter } else { '_' };
     let pool = pool.map_or(String::new(), |pool| format!("{pool}:"));
@@ -42,6 +44,9 @@ mod tests {
         for path in ["/srv/a.php", "/srv/b.php", "/srv/b.php", &format!("/srv/{}*.php", "x".repeat(200))] {
             add(None, path, &mut found);
         }
+        let mut of_token = Running::new();
+        add(None, "/reset/0123456789abcdef0123/new", &mut of_token);
+        assert_eq!(of_token, Running::from([("/reset/.../new".to_owned(), 1)]));
         push("scripts.*.running_count", found, &mut reading);
         assert_eq!(reading.values[0], ("scripts./srv/b.php.running_count".to_owned(), 2.0));
         assert_eq!(reading.values.len(), 3);

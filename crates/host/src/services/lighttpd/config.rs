@@ -54,6 +54,9 @@ const SETTINGS: [(&str, Option<&str>); 23] = [
 const PASSES: [&str; 6] =
     ["fastcgi.server", "proxy.server", "scgi.server", "ajp13.server", "sockproxy.server", "wstunnel.server"];
 
+/// How lines of access logs are written where nothing is said of it (mod_accesslog.c).
+const LOG_FORMAT: &str = r#"%h %V %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#;
+
 /// A value with where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Placed {
@@ -249,7 +252,8 @@ impl Config {
             // A `|` begins a program.
             let path = placed.value.plain().filter(|path| path.starts_with('/'))?;
             let scope = (!placed.scope.is_empty()).then(|| placed.scope.join(", "));
-            let format = self.text("accesslog.format").filter(|_| *kind == LogKind::Access);
+            let format = self.text("accesslog.format").unwrap_or_else(|| LOG_FORMAT.to_owned());
+            let format = Some(format).filter(|_| *kind == LogKind::Access);
             Some(LogFile { path, kind: *kind, scope, format })
         };
         self.values.iter().filter_map(log).take(SCOPED_MAX).collect()
@@ -349,8 +353,9 @@ mod tests {
         assert_eq!(config.listens(), ["0.0.0.0:8080", "0.0.0.0:8443"]);
         assert_eq!(config.modules(), ["mod_access", "mod_fastcgi", "mod_status"]);
         assert_eq!(config.status_path().as_deref(), Some("/st"));
-        let logs: Vec<_> = config.logs().into_iter().map(|log| log.path).collect();
-        assert_eq!(logs, ["/var/log/l/error.log", "/var/log/l/a.log"]);
+        let logs: Vec<_> = config.logs().into_iter().map(|log| (log.path, log.format)).collect();
+        let format = Some(LOG_FORMAT.to_owned());
+        assert_eq!(logs, [("/var/log/l/error.log".into(), None), ("/var/log/l/a.log".into(), format)]);
         let message = format!("{settings:?} {scoped:?} {:?}", config.backends());
         assert!(!message.contains("s3cret"), "{message}");
     }

@@ -6,6 +6,7 @@
 mod config;
 mod control;
 mod edit;
+pub mod log_format;
 mod parameters;
 mod prepare;
 mod settings;

@@ -2,8 +2,8 @@
 //!
 //! Facts: <https://httpd.apache.org/docs/2.4/mod/mod_log_config.html>. A line is written when its request has ended.
 //! A log counts when its format is known and tells the status (the common, combined and vhost_combined formats, and
-//! others with `%s`); sizes (`%b`, `%B`, `%O`) and times (`%D`, `%T`) count where it has them. Of each part of the site
-//! one log is enough: a second one would count its requests twice.
+//! others with `%s`, of nginx with `$status`); sizes (`%b`, `%B`, `%O`) and times (`%D`, `%T`) count where it has them. Of
+//! each part of the site one log is enough: a second one would count its requests twice.
 //!
 //! A reading is bounded. Where logs grew by more, pieces from all of what was added are read, and what they hold is
 //! scaled by size: counters are estimates then, and `access_log.unread_bytes` rises.
@@ -13,6 +13,7 @@ use crate::logs::followed::{Event, FollowedLogs, LogLocation};
 use crate::logs::line::{Line, LineFormat};
 use crate::logs::tail::{Part, TailRead};
 use crate::services::apache::access_log::line_format;
+use crate::services::nginx::log_format;
 use crate::services::php_fpm;
 use webdyno_model::service::{LogFile, LogKind, ServiceSnapshot};
 
@@ -129,7 +130,8 @@ fn path_parts(request: &[u8]) -> Option<usize> {
 fn format_of(log: &LogFile) -> Option<LineFormat> {
     let message = log.format.as_deref()?;
     let named = NAMED.iter().find(|(name, _)| *name == message).map(|(_, format)| *format);
-    line_format(named.unwrap_or(message))
+    let format = named.unwrap_or(message);
+    if log_format::is_of_nginx(format) { log_format::line_format(format) } else { line_format(format) }
 }
 
 /// Of each part of the site the first log that can be read, or else one that cannot: to say why.
@@ -137,9 +139,13 @@ fn choose(logs: &[LogFile]) -> Vec<LogFile> {
     let mut chosen: Vec<(LogFile, bool)> = vec![];
     for log in logs {
         // Reading formats takes a moment, and a site may have thousands of logs.
-        let is_known =
-            log.format.as_ref().is_some_and(|format| format.contains("%s") || format.contains("%>s"))
-                || format_of(log).is_some();
+        let tells_status = |format: &str| {
+            format.contains("%s")
+                || format.contains("%>s")
+                || log_format::is_of_nginx(format)
+                || NAMED.iter().any(|(name, _)| *name == format)
+        };
+        let is_known = log.format.as_deref().is_some_and(tells_status) || format_of(log).is_some();
         match chosen.iter_mut().find(|(known, _)| known.scope == log.scope) {
             Some((_, true)) => {}
             Some(place) if is_known => *place = (log.clone(), true),
@@ -209,7 +215,7 @@ impl AccessLog {
 
     /// Which logs are not counted although they can be read.
     fn report_formats(&self, reading: &mut Reading) {
-        const HOW: &str = "let the log have a format with the status, such as combined: \
+        const HOW: &str = "let the log have a format with the status, such as combined: in nginx `access_log PATH;`, in Apache \
                            CustomLog PATH \"%h %l %u %t \\\"%r\\\" %>s %O \\\"%{Referer}i\\\" \\\"%{User-Agent}i\\\" %D\"";
         let unknown = self.followed.logs().filter(|one| one.with.format.is_none());
         for one in unknown.take(REPORTED_COUNT_MAX) {
@@ -221,7 +227,11 @@ impl AccessLog {
         };
         if self.followed.open_count() > 0 && !self.followed.logs().any(has_times) {
             let why = "no access log tells how long requests took";
-            reading.lacks("access_log.time_us", why, "add %D, the microseconds, to its LogFormat");
+            reading.lacks(
+                "access_log.time_us",
+                why,
+                "add %D (Apache) or $request_time (nginx) to its format",
+            );
         }
     }
 }

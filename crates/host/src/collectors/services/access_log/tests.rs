@@ -57,7 +57,8 @@ fn line(status: u16, bytes: u64) -> String {
 
 #[test]
 fn requests_are_counted_by_status_in_known_formats() {
-    for format in ["combined", r#"%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\""#] {
+    let of_nginx = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
+    for format in ["combined", r#"%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\""#, of_nginx] {
         let format = format.replace('\\', "");
         let log = Log::new();
         log.add(&line(200, 1));

@@ -1,9 +1,13 @@
 //! Clients that are connected to a database, by the sockets of its network namespace: who is not let in sees them, too.
 //!
 //! Facts: proc_pid_net(5), `unix_seq_show` of net/unix/af_unix.c (a socket that was accepted has its listener's path, and the state
-//! 3), Documentation/networking/proc_net_tcp.rst (the state 1 is ESTABLISHED).
+//! 3), sock_diag(7); where that is refused, Documentation/networking/proc_net_tcp.rst (the state 1 is ESTABLISHED). That table has the
+//! connections of all programs, which the kernel writes out each time: of tens of thousands not all are read.
 
+use crate::collectors::network::Place;
 use crate::os::procfs;
+use crate::os::sock_diag::{Query, TCP, each, state, states};
+use std::io;
 use std::net::SocketAddr;
 use webdyno_model::service::ServiceSnapshot;
 
@@ -14,13 +18,26 @@ pub fn count(service: &ServiceSnapshot) -> Option<u64> {
         Some(path) => table("unix").map(|text| on_path(&text, path)),
         None => {
             let port = address.parse::<SocketAddr>().ok()?.port();
-            // A kernel without IPv6 has no tcp6.
-            let six = table("tcp6").map_or(0, |text| on_port(&text, port));
-            table("tcp").map(|text| on_port(&text, port) + six)
+            connected_to(service.pid, port).ok().or_else(|| {
+                // A kernel without IPv6 has no tcp6.
+                let six = table("tcp6").map_or(0, |text| on_port(&text, port));
+                table("tcp").map(|text| on_port(&text, port) + six)
+            })
         }
     };
     let known = service.endpoints.iter().map(|endpoint| of(&endpoint.address));
     known.collect::<Option<Vec<u64>>>().filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
+}
+
+/// Connections to a port in the network of a process. An error where that may not be seen.
+fn connected_to(pid: u32, port: u16) -> io::Result<u64> {
+    let is_own = procfs::net_namespace(pid)? == procfs::net_namespace(std::process::id())?;
+    let place = if is_own { Place::Own } else { Place::Of(pid) };
+    place.within(|| {
+        let (mut count, states) = (0, states([state::ESTABLISHED]));
+        each(Query { protocol: TCP, states, own_port: port, ..Query::default() }, |_| count += 1)?;
+        Ok(count)
+    })
 }
 
 fn on_path(text: &str, path: &str) -> u64 {
@@ -65,6 +82,11 @@ mod tests {
         let accepted: Vec<_> = local.iter().map(|_| unix.accept().unwrap()).collect();
         let client = TcpStream::connect(address).unwrap();
         assert_eq!(count(&service), Some(4));
+        assert_eq!(
+            connected_to(service.pid, address.port()).ok(),
+            Some(1),
+            "without reading all connections"
+        );
         drop((local, accepted, client));
         service.pid = u32::MAX;
         assert_eq!(count(&service), None);

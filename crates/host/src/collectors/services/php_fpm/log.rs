@@ -24,6 +24,8 @@ const POOLS_MAX: usize = 64;
 pub fn event(line: &[u8]) -> Option<(String, usize)> {
     let line = String::from_utf8_lossy(line);
     let (pool, text) = line.split_once("[pool ")?.1.split_once(']')?;
+    // What a script writes (`catch_workers_output`) is no word of FPM's, and clients choose much of it (fpm_stdio.c).
+    let text = text.split(" said into std").next()?;
     // The name of a script may hold anything: what FPM says itself comes before it, or at the end.
     let position = EVENTS.iter().position(|(_, words)| text.contains(words))?;
     Some((pool.to_owned(), position))
@@ -125,6 +127,10 @@ mod tests {
             (
                 "[22-Nov-2026 09:12:37] WARNING: [pool www] child 7, script '/x.php' (request: \"GET /x.php\") execution timed out (10.1 sec), terminating",
                 Some(("www", 3)),
+            ),
+            (
+                "[22-Nov-2026 09:12:37] WARNING: [pool www] child 7 said into stderr: \"NOTICE: PHP message: a job exited on signal 9\"",
+                None,
             ),
             ("[22-Nov-2026 09:12:37] NOTICE: [pool www] child 7 started", None),
             ("[22-Nov-2026 09:12:37] NOTICE: ready to handle connections", None),

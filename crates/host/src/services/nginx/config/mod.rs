@@ -8,6 +8,7 @@ mod places;
 
 use super::syntax::{self, Directive};
 use crate::services::common::pending::Sources;
+use crate::services::nginx::log_format::COMBINED;
 use crate::visibility::process_view::Root;
 use addresses::passed_to;
 pub use addresses::{authority, listen_address};
@@ -408,9 +409,9 @@ impl Config {
         listens
     }
 
-    /// The logs that are files; relative paths begin at the prefix.
+    /// The logs that are files, those that leave requests out last; relative paths begin at the prefix.
     pub fn logs(&self, prefix: &str) -> Vec<LogFile> {
-        let mut logs: Vec<LogFile> = vec![];
+        let mut logs: Vec<(bool, LogFile)> = vec![];
         let formats = self.formats();
         self.each(|placed| {
             let kind = match placed.directive.name.as_str() {
@@ -427,14 +428,22 @@ impl Config {
             } else {
                 format!("{}/{path}", prefix.trim_end_matches('/'))
             };
-            let scope = placed.within("server").map(label);
-            let format = placed.directive.words.get(1).and_then(|name| formats.get(name).cloned());
+            // Servers for http and https have one name, and a log each.
+            let server = placed.scope.iter().rev().find(|(block, _)| block.name == "server");
+            let scope = server.map(|(block, file)| format!("{} ({file}:{})", label(block), block.line));
+            let name = placed.directive.words.get(1).map_or(COMBINED, String::as_str);
+            let built_in = || (name == COMBINED).then(|| COMBINED.to_owned());
+            let format = formats.get(name).cloned().or_else(built_in);
             let log = LogFile { path, kind, scope, format: format.filter(|_| kind == LogKind::Access) };
-            if !logs.contains(&log) {
-                logs.push(log);
+            // Who takes the first one of a server has all its requests, if any log does.
+            let is_part = placed.within("location").is_some()
+                || placed.directive.words.iter().any(|word| word.starts_with("if="));
+            if !logs.iter().any(|(_, known)| *known == log) {
+                logs.push((is_part, log));
             }
         });
-        logs
+        logs.sort_by_key(|(is_part, _)| *is_part);
+        logs.into_iter().map(|(_, log)| log).collect()
     }
 
     fn formats(&self) -> BTreeMap<String, String> {

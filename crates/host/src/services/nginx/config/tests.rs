@@ -17,7 +17,7 @@ fn read_files(files: &[(&str, &str)]) -> (String, Config) {
 }
 
 const MAIN: &str = "worker_processes 4;\nerror_log /var/log/e.log warn;\nevents { worker_connections 10; }\nhttp {\n\
-    log_format short '$status ' \"$request\";\naccess_log logs/a.log short;\nkeepalive_timeout 5s;\n\
+    log_format short '$status ' \"$request\";\naccess_log logs/a.log short;\naccess_log logs/b.log;\nkeepalive_timeout 5s;\n\
     upstream app { server 10.0.0.1:8080 weight=2; server unix:/run/a.sock; keepalive 8; }\ninclude sites/*.conf;\n}\n";
 const SITE: &str = "server {\n  listen 8080 backlog=99;\n  server_name example.org;\n  gzip on;\n  include DIR/php.conf;\n\
     location /app { proxy_pass http://app/x; limit_rate 50k; }\n\
@@ -65,11 +65,24 @@ fn listeners_backends_logs_and_status_are_found() {
         [
             ("/var/log/e.log", LogKind::Error, None),
             ("/usr/share/nginx/logs/a.log", LogKind::Access, Some("$status $request")),
+            ("/usr/share/nginx/logs/b.log", LogKind::Access, Some("combined")),
         ]
     );
     let status =
         StatusPage { address: "0.0.0.0:8080".into(), host: "example.org".into(), path: "/status".into() };
     assert_eq!(config.status(), Ok(status));
+}
+
+#[test]
+fn a_log_of_a_part_of_the_requests_comes_behind_the_others() {
+    let server = "location = /up { access_log /up.log; } access_log /quick.log combined if=$quick; access_log /all.log;";
+    let (_, config) = read_files(&[("nginx.conf", &format!("http {{ server {{ {server} }} }}"))]);
+    let paths: Vec<_> = config.logs("/").into_iter().map(|log| log.path).collect();
+    assert_eq!(paths, ["/all.log", "/up.log", "/quick.log"]);
+    let servers = "server { server_name a; listen 80; access_log /80.log; }\nserver { server_name a; listen 443; access_log /443.log; }";
+    let (_, config) = read_files(&[("nginx.conf", &format!("http {{\n{servers} }}"))]);
+    let logs = config.logs("/");
+    assert_ne!(logs[0].scope, logs[1].scope, "both have one name, and a log each");
 }
 
 #[test]
