@@ -1,7 +1,7 @@
 //! What a search came to, from its steps.
 
 use super::chance::{chance_fit, decides};
-use super::search::{Bracket, bracket};
+use super::search::{Bracket, bracket, bracket_of_sure};
 use super::{FALLS_BEHIND, KneeStep, StepResult, knee};
 use webdyno_model::capacity::{CapacityReport, LoadUnit, SCHEMA};
 use webdyno_model::number::significant;
@@ -33,7 +33,10 @@ pub fn capacity_report(
 ) -> CapacityReport {
     let counted = || steps.iter().filter(|one| one.generator.is_none());
     let seeming = bracket(counted().map(|one| (one.step.offered, one.outcome.seems_met)));
-    let sure = bracket(counted().filter_map(|one| Some((one.step.offered, one.outcome.met?))));
+    // What a later step contradicts is no end of the interval, sure as it was: the capacity would lie outside of it.
+    let sure = bracket_of_sure(
+        counted().map(|one| (one.step.offered, one.outcome.seems_met, one.outcome.met.is_some())),
+    );
     let ci95 = match sure {
         Bracket { good: Some(good), bad: Some(bad) } => Some([good, bad]),
         _ => None,
@@ -152,6 +155,22 @@ mod tests {
         assert_eq!(report.limited_by.as_deref(), Some("p99<1s"));
         assert!(report.knee.is_some_and(|knee| (140.0..=150.0).contains(&knee)), "{:?}", report.knee);
         assert!(report.notes[0].contains("too few requests"));
+    }
+
+    #[test]
+    fn the_interval_holds_the_capacity_where_a_later_step_contradicts_a_sure_one() {
+        let ends = [step(100.0, Some(true), true), step(200.0, Some(false), false)];
+        let sure_then_doubted = |first: StepResult, last: [StepResult; 2]| {
+            let steps = [&ends[..], &[first], &last].concat();
+            let report = capacity_report(&steps, &SearchEnd::Found, LoadUnit::RequestsPerSecond, &[]);
+            (report.rate, report.ci95)
+        };
+        for (first, last, rate) in [
+            (step(150.0, Some(true), true), [step(150.0, None, false), step(140.0, None, true)], 140.0),
+            (step(120.0, Some(false), false), [step(120.0, None, true), step(150.0, None, true)], 150.0),
+        ] {
+            assert_eq!(sure_then_doubted(first, last), (Some(rate), Some([100.0, 200.0])), "{rate}");
+        }
     }
 
     #[test]

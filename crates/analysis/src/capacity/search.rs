@@ -129,14 +129,19 @@ pub(super) struct Bracket {
 
 /// The bracket by steps that pass, with whether they met.
 pub(super) fn bracket(steps: impl Iterator<Item = (f64, bool)>) -> Bracket {
+    bracket_of_sure(steps.map(|(offered, met)| (offered, met, true)))
+}
+
+/// The same by steps of which only those that are sure are an end; the others replace what earlier ones said all the same.
+pub(super) fn bracket_of_sure(steps: impl Iterator<Item = (f64, bool, bool)>) -> Bracket {
     let (mut good, mut bad): (Vec<f64>, Vec<f64>) = (vec![], vec![]);
-    for (offered, met) in steps {
+    for (offered, met, is_sure) in steps {
         if met {
             bad.retain(|load| *load > offered);
-            good.push(offered);
+            good.extend(is_sure.then_some(offered));
         } else {
             good.retain(|load| *load < offered);
-            bad.push(offered);
+            bad.extend(is_sure.then_some(offered));
         }
     }
     Bracket { good: good.into_iter().reduce(f64::max), bad: bad.into_iter().reduce(f64::min) }
