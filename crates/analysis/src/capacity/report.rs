@@ -24,6 +24,19 @@ pub enum SearchEnd {
     Failed(String),
 }
 
+fn counted(steps: &[StepResult]) -> impl DoubleEndedIterator<Item = &StepResult> {
+    steps.iter().filter(|one| one.generator.is_none())
+}
+
+fn seeming_bracket(steps: &[StepResult]) -> Bracket {
+    bracket(counted(steps).map(|one| (one.step.offered, one.outcome.seems_met)))
+}
+
+/// The lowest load that seems to miss the objectives. One that a later step met, or that lies below one that did, missed them by a pause.
+pub fn lowest_missed(steps: &[StepResult]) -> Option<f64> {
+    seeming_bracket(steps).bad
+}
+
 /// The report of these steps. What only an agent knows is left out.
 pub fn capacity_report(
     steps: &[StepResult],
@@ -31,11 +44,10 @@ pub fn capacity_report(
     unit: LoadUnit,
     objectives: &[Objective],
 ) -> CapacityReport {
-    let counted = || steps.iter().filter(|one| one.generator.is_none());
-    let seeming = bracket(counted().map(|one| (one.step.offered, one.outcome.seems_met)));
+    let seeming = seeming_bracket(steps);
     // What a later step contradicts is no end of the interval, sure as it was: the capacity would lie outside of it.
     let sure = bracket_of_sure(
-        counted().map(|one| (one.step.offered, one.outcome.seems_met, one.outcome.met.is_some())),
+        counted(steps).map(|one| (one.step.offered, one.outcome.seems_met, one.outcome.met.is_some())),
     );
     let ci95 = match sure {
         Bracket { good: Some(good), bad: Some(bad) } => Some([good, bad]),
@@ -45,13 +57,13 @@ pub fn capacity_report(
     let rate = chance.map_or(seeming.good, |fit| seeming.good.map(|_| rounded(fit.rate, unit)));
     let ci95 = chance.map_or(ci95, |fit| Some(fit.ci95.map(|load| rounded(load, unit))));
     let missing = |one: &&StepResult| Some(one.step.offered) == seeming.bad && !one.outcome.seems_met;
-    let limited_by = counted().rfind(missing).and_then(|one| one.outcome.missed.clone());
+    let limited_by = counted(steps).rfind(missing).and_then(|one| one.outcome.missed.clone());
     let knee_step = |one: &StepResult| KneeStep {
         offered: one.step.offered,
         p50_us: one.step.p50_us,
         keeps_up: one.outcome.missed.as_deref() != Some(FALLS_BEHIND),
     };
-    let knee_steps: Vec<KneeStep> = counted().map(knee_step).collect();
+    let knee_steps: Vec<KneeStep> = counted(steps).map(knee_step).collect();
     let last_generator = steps.iter().rev().find_map(|one| one.generator.clone());
     let mut report = CapacityReport {
         schema: SCHEMA.into(),
@@ -171,6 +183,14 @@ mod tests {
         ] {
             assert_eq!(sure_then_doubted(first, last), (Some(rate), Some([100.0, 200.0])), "{rate}");
         }
+    }
+
+    #[test]
+    fn a_miss_that_a_later_step_contradicts_is_no_limit() {
+        let paused = [step(100.0, None, false), step(50.0, Some(true), true), step(100.0, Some(true), true)];
+        assert_eq!((lowest_missed(&paused[..2]), lowest_missed(&paused)), (Some(100.0), None));
+        let beyond = [&paused[..], &[step(300.0, Some(false), false)]].concat();
+        assert_eq!(lowest_missed(&beyond), Some(300.0));
     }
 
     #[test]
