@@ -10,6 +10,8 @@ use webdyno_session::view::View;
 pub(crate) fn capacity_headline(found: &CapacityReport) -> String {
     let unit = found.unit.name();
     match (found.rate, found.ci95, &found.generator) {
+        (None, _, Some(_)) => "no capacity: the load generator was the limit, not the server".into(),
+        (None, ..) if found.limited_by.is_none() => "no capacity: no load counts".into(),
         (None, ..) => "no capacity: the lowest load misses the objectives".into(),
         (Some(rate), _, Some(_)) => {
             format!("at least {} {unit}: the load generator was the limit", number(rate))
@@ -105,5 +107,55 @@ fn verdict(step: &CapacityStep) -> String {
         (Some(false), None, _) => "missed".into(),
         (None, Some(slo), _) => format!("not sure: {slo}"),
         (None, None, _) => "not sure: seem met".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(offered: f64, missed: Option<&str>) -> CapacityStep {
+        CapacityStep {
+            load: 1,
+            offered,
+            rate: Some(offered),
+            p50_us: None,
+            p99_us: None,
+            errors: None,
+            met: Some(missed.is_none()),
+            missed: missed.map(str::to_owned),
+            measured_s: 3.0,
+            discarded: None,
+        }
+    }
+
+    fn found(rate: Option<f64>, limited_by: Option<&str>, generator: Option<&str>) -> CapacityReport {
+        CapacityReport {
+            schema: String::new(),
+            unit: LoadUnit::RequestsPerSecond,
+            rate,
+            ci95: None,
+            objectives: vec![],
+            limited_by: limited_by.map(str::to_owned),
+            knee: None,
+            generator: generator.map(str::to_owned),
+            bottleneck: None,
+            bottleneck_summary: None,
+            steps: vec![],
+            notes: vec![],
+            environment: None,
+        }
+    }
+
+    #[test]
+    fn without_a_capacity_the_server_is_blamed_only_for_what_it_missed() {
+        for (limited_by, generator, part) in [
+            (Some("p99<1s"), None, "the lowest load misses the objectives"),
+            (None, Some("a core was full"), "the load generator was the limit"),
+            (None, None, "no load counts"),
+        ] {
+            let headline = capacity_headline(&found(None, limited_by, generator));
+            assert!(headline.contains(part), "{headline}");
+        }
     }
 }
