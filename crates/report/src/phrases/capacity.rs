@@ -29,7 +29,10 @@ pub(crate) fn capacity_headline(found: &CapacityReport) -> String {
 /// What stands below: each with its label.
 pub(crate) fn capacity_points(found: &CapacityReport) -> Vec<(&'static str, String)> {
     let unit = found.unit.name();
+    // What a pause made miss below the capacity, or a later step met, is not where it is limited.
+    let is_beyond = |step: &&CapacityStep| found.rate.is_none_or(|rate| step.offered > rate);
     let missed = found.steps.iter().filter(|step| step.missed.is_some() && step.missed == found.limited_by);
+    let missed = missed.filter(is_beyond);
     let lowest = missed.map(|step| step.offered).reduce(f64::min);
     let limited = found.limited_by.as_ref().map(|slo| match lowest {
         Some(offered) => format!("{slo}, missed at {} {unit}", number(offered)),
@@ -144,6 +147,21 @@ mod tests {
             steps: vec![],
             notes: vec![],
             environment: None,
+        }
+    }
+
+    #[test]
+    fn the_limit_is_above_the_capacity() {
+        for (rate, text) in [
+            (Some(250.0), "p99<1s, missed at 300 req/s"),
+            (None, "p99<1s, missed at 100 req/s"),
+            (Some(400.0), "p99<1s"),
+        ] {
+            let steps = [(100.0, Some("p99<1s")), (250.0, None), (300.0, Some("p99<1s"))];
+            let steps = steps.map(|(offered, missed)| step(offered, missed)).to_vec();
+            let report = CapacityReport { steps, ..found(rate, Some("p99<1s"), None) };
+            let points = capacity_points(&report);
+            assert_eq!(points.iter().find(|(label, _)| *label == "Limited by").unwrap().1, text, "{rate:?}");
         }
     }
 
