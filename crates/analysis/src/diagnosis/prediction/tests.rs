@@ -82,3 +82,16 @@ fn beyond_twice_of_what_was_seen_the_interval_widens() {
     assert_eq!(of(30.0), ERROR);
     assert!(of(80.0) > 1.5 * ERROR);
 }
+
+// The processors serve 475 requests a second, for which 95 workers would do if nobody waited.
+#[test]
+fn more_than_can_be_served_holds_all_workers() {
+    let mut model = ServerModel::of(&facts(&FULL, &[])).unwrap();
+    model.network.pools[0].places = 400.0;
+    for (offered, served, connections, busy) in
+        [(50.0, 50.0, 1000.0, 10.0), (900.0, 475.0, 1000.0, 400.0), (900.0, 475.0, 300.0, 300.0)]
+    {
+        let open = ServerModel { load: Load::Open { rate: offered, connections }, ..model.clone() };
+        assert_eq!(open.busy(served)[0].round(), busy, "{offered} of {served}");
+    }
+}
