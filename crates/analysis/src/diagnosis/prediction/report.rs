@@ -150,6 +150,13 @@ fn write_figures(report: &mut PredictReport, facts: &Facts, now: &ServerModel, f
         ));
         return;
     }
+    if let Some(bytes) = memory::lacking_bytes(facts, now, found) {
+        report.notes.push(format!(
+            "No rate is predicted: the pools together would take {} more memory than there is; what swaps or is killed has no rate.",
+            format_bytes(bytes)
+        ));
+        return;
+    }
     report.rate = Some(estimate(found.rate, found.error, found.model.offered().unwrap_or(f64::INFINITY)));
     let time = response_us(now, found).map(|us| {
         // Of a closed loop the response time is what is left of the cycle of a user: its error is that of the cycle.
