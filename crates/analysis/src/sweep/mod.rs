@@ -22,4 +22,4 @@ pub use axis::{AxisValues, NumberRange, POINTS_MAX};
 pub use conditions::{Discard, discard};
 pub use planner::{NextPoint, Planner, PointSpec, SweepEnd, SweepOptions, combinations};
 pub use points::{load_point, merged_points};
-pub use report::sweep_report;
+pub use report::{curve_of, sweep_report};

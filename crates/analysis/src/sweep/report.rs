@@ -15,12 +15,14 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
     let study = plan.study.as_ref().map(|study| study_report(plan, study, &mut points));
     let is_curve =
         study.is_none() && plan.knobs.len() == 1 && points.iter().all(|point| point.value.is_some());
-    let mut found = if is_curve { curve(&points) } else { CurveAnalysis::default() };
-    if is_curve && !plan.objectives.is_empty() {
-        found = among_those_that_meet(&points, found);
-    }
+    let found = match is_curve {
+        true => curve_of(&points, &plan.objectives),
+        false => {
+            let notes = objectives_note(&plan.objectives, &points).into_iter().collect();
+            CurveAnalysis { notes, ..CurveAnalysis::default() }
+        }
+    };
     let mut notes = found.notes;
-    notes.extend(objectives_note(plan, &points));
     notes.extend(end_note(end));
     notes.extend(discarded_note(loads));
     if study.is_some() {
@@ -46,6 +48,16 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
         study,
         points,
     }
+}
+
+/// What the points of a curve say; with objectives the choice is among those that meet them.
+pub fn curve_of(points: &[SweepPoint], objectives: &[Objective]) -> CurveAnalysis {
+    let mut found = curve(points);
+    if !objectives.is_empty() {
+        found = among_those_that_meet(points, found);
+    }
+    found.notes.extend(objectives_note(objectives, points));
+    found
 }
 
 /// Within this share of the best rate a point is as good.
@@ -75,10 +87,10 @@ fn among_those_that_meet(points: &[SweepPoint], found: CurveAnalysis) -> CurveAn
     }
 }
 
-fn objectives_note(plan: &SweepPlan, points: &[SweepPoint]) -> Option<String> {
+fn objectives_note(objectives: &[Objective], points: &[SweepPoint]) -> Option<String> {
     let missing = points.iter().filter(|point| point.missed.is_some()).count();
     let rated = points.iter().filter(|point| point.rate.is_some()).count();
-    let texts: Vec<&str> = plan.objectives.iter().map(Objective::text).collect();
+    let texts: Vec<&str> = objectives.iter().map(Objective::text).collect();
     let all = texts.join(" and ");
     match missing {
         0 => None,

@@ -9,9 +9,9 @@ use crate::finish;
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::path::Path;
-use webdyno_analysis::scaling::curve;
+use webdyno_analysis::sweep::curve_of;
 use webdyno_model::error::io_error;
-use webdyno_model::sweep::{SCHEMA, SweepReport};
+use webdyno_model::sweep::{SCHEMA, SweepPoint, SweepReport};
 use webdyno_model::{Result, UserError};
 
 /// No table of points is larger: it is read into memory.
@@ -34,24 +34,31 @@ pub fn fit(arguments: &FitArgs) -> Result<u8> {
         ))
         .hint("measure at six values or more: `webdyno sweep`, or `webdyno run -c 1`, `-c 2`, `-c 4`, ..."));
     }
-    let analysed = curve(&measured.points);
-    let report = SweepReport {
+    let report = fitted(measured);
+    let json = serde_json::to_string_pretty(&report);
+    finish::show(arguments.json.as_deref(), json, &webdyno_report::sweep(&report))?;
+    Ok(0)
+}
+
+fn fitted(measured: SweepReport) -> SweepReport {
+    let analysed = curve_of(&measured.points, &measured.objectives);
+    SweepReport {
         plateau: analysed.plateau,
         choice: analysed.choice,
         unsure: analysed.unsure,
         usl: analysed.usl,
         notes: analysed.notes,
         ..measured
-    };
-    let json = serde_json::to_string_pretty(&report);
-    finish::show(arguments.json.as_deref(), json, &webdyno_report::sweep(&report))?;
-    Ok(0)
+    }
 }
 
 fn of_table(source: &Path) -> Result<SweepReport> {
     let name = if is_stdout(source) { "stdin".to_owned() } else { source.display().to_string() };
-    let points = table::points(&name, &bytes(source, &name)?)?;
-    Ok(SweepReport {
+    Ok(of_points(table::points(&name, &bytes(source, &name)?)?))
+}
+
+fn of_points(points: Vec<SweepPoint>) -> SweepReport {
+    SweepReport {
         schema: SCHEMA.into(),
         knob: "value".into(),
         knobs: vec![],
@@ -66,7 +73,7 @@ fn of_table(source: &Path) -> Result<SweepReport> {
         original: None,
         environment: None,
         study: None,
-    })
+    }
 }
 
 fn bytes(source: &Path, name: &str) -> Result<Vec<u8>> {
@@ -83,4 +90,21 @@ fn bytes(source: &Path, name: &str) -> Result<Vec<u8>> {
             .hint("give a row for each measurement: value,rate"));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_model::objective::Objective;
+
+    #[test]
+    fn the_choice_is_among_the_points_that_meet_the_objectives() {
+        let mut measured = of_points(table::points("-", b"10,200\n20,400\n40,390\n80,410\n").unwrap());
+        assert_eq!(fitted(measured.clone()).choice, None);
+        measured.points[3].missed = Some("p99<200ms".into());
+        measured.objectives = vec![Objective::parse("p99<200ms").unwrap()];
+        let report = fitted(measured);
+        assert_eq!(report.choice, Some(20.0));
+        assert!(report.notes.iter().any(|note| note.contains("1 of 4 points miss p99<200ms")), "{report:?}");
+    }
 }

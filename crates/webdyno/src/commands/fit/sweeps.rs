@@ -28,6 +28,9 @@ pub fn read(directory: &Path) -> Result<SweepReport> {
                 .hint("put sweeps of the same knobs together, or fit each by itself"));
         }
         all.points.extend(sweep.points);
+        let further = sweep.objectives.into_iter().filter(|one| !all.objectives.contains(one));
+        let further: Vec<_> = further.collect();
+        all.objectives.extend(further);
     }
     let value = |point: &webdyno_model::sweep::SweepPoint| point.value.unwrap_or(f64::INFINITY);
     all.points.sort_by(|a, b| value(a).total_cmp(&value(b)));
