@@ -22,6 +22,7 @@ pub fn fit(arguments: &FitArgs) -> Result<u8> {
     let source = &arguments.source;
     let measured =
         if !is_stdout(source) && source.is_dir() { sweeps::read(source)? } else { of_table(source)? };
+    check_knobs(&measured, source)?;
     let known = measured.points.iter().filter(|point| point.value.is_some() && point.rate.is_some());
     let mut values: Vec<f64> = known.filter_map(|point| point.value).collect();
     values.sort_by(f64::total_cmp);
@@ -38,6 +39,15 @@ pub fn fit(arguments: &FitArgs) -> Result<u8> {
     let json = serde_json::to_string_pretty(&report);
     finish::show(arguments.json.as_deref(), json, &webdyno_report::sweep(&report))?;
     Ok(0)
+}
+
+/// Points of a grid are no repeats of the first knob's values.
+fn check_knobs(measured: &SweepReport, source: &Path) -> Result<()> {
+    if measured.knobs.len() <= 1 && measured.study.is_none() {
+        return Ok(());
+    }
+    Err(UserError::usage(format!("{} varies several knobs, which is no curve", source.display()))
+        .hint("`webdyno report DIR` shows what each of them does; a sweep of one --knob is a curve"))
 }
 
 fn fitted(measured: SweepReport) -> SweepReport {
@@ -96,6 +106,17 @@ fn bytes(source: &Path, name: &str) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
     use webdyno_model::objective::Objective;
+    use webdyno_model::sweep::Knob;
+
+    #[test]
+    fn a_grid_is_no_curve() {
+        let mut measured = of_points(table::points("-", b"10,200\n20,400\n").unwrap());
+        let knob = |name: &str| Knob { name: name.into(), setting: None, unit: None };
+        for (names, refused) in [(&["a"][..], false), (&["a", "b"], true)] {
+            measured.knobs = names.iter().map(|name| knob(name)).collect();
+            assert_eq!(check_knobs(&measured, Path::new("s")).is_err(), refused, "{names:?}");
+        }
+    }
 
     #[test]
     fn the_choice_is_among_the_points_that_meet_the_objectives() {
