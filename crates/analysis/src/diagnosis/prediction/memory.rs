@@ -107,6 +107,12 @@ pub(super) fn exceeded(found: &Outcome) -> Option<&ResourceCeiling> {
     exceeded.next()
 }
 
+/// Whether so much memory is less than was in use beside what can be dropped.
+pub(super) fn is_too_small(facts: &Facts, bytes: f64) -> bool {
+    let known = memory_pressure::free_and_limit(facts).zip(memory_pressure::limit_bytes(facts));
+    known.is_some_and(|((free, _), limit)| bytes < limit - free)
+}
+
 /// The facts of a machine with so much memory.
 pub(super) fn with_bytes(facts: &Facts, bytes: f64) -> Facts {
     let mut facts = facts.clone();

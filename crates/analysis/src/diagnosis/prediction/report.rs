@@ -23,10 +23,18 @@ const REFUSES_FRACTION: f64 = 0.98;
 pub fn predict(measurement: &Measurement, supposed: &Supposition) -> Result<PredictReport> {
     let mut facts = observed(measurement)?;
     let memory_to = supposed.changes.iter().find(|change| change.setting.name == "memory_bytes");
-    if let Some(bytes) = memory_to.and_then(|change| change.to.number()) {
+    let memory_to = memory_to.and_then(|change| change.to.number());
+    let too_small = memory_to.filter(|bytes| memory::is_too_small(&facts, *bytes));
+    if let Some(bytes) = memory_to {
         facts = memory::with_bytes(&facts, bytes);
     }
     let mut report = measured(&facts, supposed);
+    if let Some(bytes) = too_small {
+        report
+            .notes
+            .push(format!("Nothing is predicted: more than {} of memory was in use.", format_bytes(bytes)));
+        return Ok(report);
+    }
     let now = match ServerModel::of(&facts) {
         Ok(now) => now,
         Err(why) => {

@@ -124,3 +124,10 @@ fn pools_that_grow_together_share_the_memory() {
         assert_eq!(memory::lacking_bytes(&facts, &now, &found).is_some(), lacks, "{free} {supposed:?}");
     }
 }
+
+#[test]
+fn memory_that_is_less_than_was_in_use_is_too_small() {
+    let known = [(FactId::memory_total_bytes, 4e9), (FactId::memory_available_min_bytes, 1e9)];
+    let facts = facts(&known, &[]);
+    assert_eq!([2e9, 3.5e9, 8e9].map(|bytes| memory::is_too_small(&facts, bytes)), [true, false, false]);
+}
