@@ -110,10 +110,12 @@ impl MeasuredLoad {
     }
 }
 
-/// Cores that the kernel takes for what comes and goes over the network: it is in no process's time, and grows with the requests.
+/// Cores that the kernel takes for what comes and goes over the network: it is in no process's time, and grows with the requests. No more
+/// than the services take themselves: the rest of what a large machine takes is for its other tenants.
 pub(super) fn softirq_cores(facts: &Facts) -> f64 {
     let known = facts.value(FactId::cpu_softirq_fraction).zip(facts.value(FactId::cores));
-    known.map_or(0.0, |(share, cores)| share * cores)
+    let all = known.map_or(0.0, |(share, cores)| share * cores);
+    services_cores(facts).map_or(all, |own| all.min(own))
 }
 
 /// Cores that the service may use.

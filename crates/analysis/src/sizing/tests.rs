@@ -197,6 +197,14 @@ fn what_nobody_measured_is_refused_with_what_to_measure() {
 }
 
 #[test]
+fn the_networks_part_of_the_processors_is_not_that_of_the_neighbours() {
+    for (cores, expected) in [(2.0, 0.1), (64.0, 1.0)] {
+        let facts = measured(&[(FactId::cpu_softirq_fraction, 0.05), (FactId::cores, cores)]);
+        assert_eq!(demands::softirq_cores(&facts), expected, "{cores}");
+    }
+}
+
+#[test]
 fn pages_are_to_be_recorded_by_users_as_a_rate_of_them_tells_nothing() {
     let range = MeasuredRange { rate: 250.0, users: Some(50.0), ..MeasuredRange::default() };
     for (has_pages, how) in [(true, " --page --users 100 URL"), (false, " --rate 500 URL")] {
