@@ -2,7 +2,7 @@
 //! Over a trait, so that whole searches run against a simulated server.
 
 use webdyno_analysis::capacity::{
-    NextStep, SearchEnd, SearchOptions, StepResult, StepSpec, capacity_report, next_step,
+    NextStep, SearchEnd, SearchOptions, StepResult, StepSpec, capacity_report, lowest_missed, next_step,
 };
 use webdyno_model::Result;
 use webdyno_model::capacity::{CapacityReport, LoadUnit};
@@ -50,9 +50,7 @@ pub fn find_capacity(
     let end = ended.as_ref().map_or_else(|error| SearchEnd::Failed(error.message.clone()), Clone::clone);
     let mut report = capacity_report(&steps, &end, unit, objectives);
     report.environment = target.environment();
-    let missed = steps.iter().filter(|one| one.generator.is_none() && !one.outcome.seems_met);
-    let lowest_missed = missed.map(|one| one.step.offered).reduce(f64::min);
-    if let (true, Some(offered)) = (ended.is_ok(), lowest_missed) {
+    if let (true, Some(offered)) = (ended.is_ok(), lowest_missed(&steps)) {
         match target.limit_at(offered) {
             Ok(diagnosis) => name_limit(&mut report, diagnosis),
             Err(error) => report.notes.push(format!("what limits could not be observed: {}", error.message)),

@@ -12,7 +12,7 @@ mod share_test;
 mod step_test;
 
 pub use knee::{KneeStep, knee};
-pub use report::{SearchEnd, capacity_report};
+pub use report::{SearchEnd, capacity_report, lowest_missed};
 pub use search::{
     GROWTH_MAX, NextStep, RESOLUTION, SearchOptions, StepKind, StepResult, StepSpec, next_step,
 };

@@ -1,7 +1,7 @@
 //! What a search came to, from its steps.
 
 use super::chance::{chance_fit, decides};
-use super::search::{Bracket, bracket};
+use super::search::{Bracket, bracket, bracket_of_sure};
 use super::{FALLS_BEHIND, KneeStep, StepResult, knee};
 use webdyno_model::capacity::{CapacityReport, LoadUnit, SCHEMA};
 use webdyno_model::number::significant;
@@ -24,6 +24,19 @@ pub enum SearchEnd {
     Failed(String),
 }
 
+fn counted(steps: &[StepResult]) -> impl DoubleEndedIterator<Item = &StepResult> {
+    steps.iter().filter(|one| one.generator.is_none())
+}
+
+fn seeming_bracket(steps: &[StepResult]) -> Bracket {
+    bracket(counted(steps).map(|one| (one.step.offered, one.outcome.seems_met)))
+}
+
+/// The lowest load that seems to miss the objectives. One that a later step met, or that lies below one that did, missed them by a pause.
+pub fn lowest_missed(steps: &[StepResult]) -> Option<f64> {
+    seeming_bracket(steps).bad
+}
+
 /// The report of these steps. What only an agent knows is left out.
 pub fn capacity_report(
     steps: &[StepResult],
@@ -31,9 +44,11 @@ pub fn capacity_report(
     unit: LoadUnit,
     objectives: &[Objective],
 ) -> CapacityReport {
-    let counted = || steps.iter().filter(|one| one.generator.is_none());
-    let seeming = bracket(counted().map(|one| (one.step.offered, one.outcome.seems_met)));
-    let sure = bracket(counted().filter_map(|one| Some((one.step.offered, one.outcome.met?))));
+    let seeming = seeming_bracket(steps);
+    // What a later step contradicts is no end of the interval, sure as it was: the capacity would lie outside of it.
+    let sure = bracket_of_sure(
+        counted(steps).map(|one| (one.step.offered, one.outcome.seems_met, one.outcome.met.is_some())),
+    );
     let ci95 = match sure {
         Bracket { good: Some(good), bad: Some(bad) } => Some([good, bad]),
         _ => None,
@@ -42,13 +57,13 @@ pub fn capacity_report(
     let rate = chance.map_or(seeming.good, |fit| seeming.good.map(|_| rounded(fit.rate, unit)));
     let ci95 = chance.map_or(ci95, |fit| Some(fit.ci95.map(|load| rounded(load, unit))));
     let missing = |one: &&StepResult| Some(one.step.offered) == seeming.bad && !one.outcome.seems_met;
-    let limited_by = counted().rfind(missing).and_then(|one| one.outcome.missed.clone());
+    let limited_by = counted(steps).rfind(missing).and_then(|one| one.outcome.missed.clone());
     let knee_step = |one: &StepResult| KneeStep {
         offered: one.step.offered,
         p50_us: one.step.p50_us,
         keeps_up: one.outcome.missed.as_deref() != Some(FALLS_BEHIND),
     };
-    let knee_steps: Vec<KneeStep> = counted().map(knee_step).collect();
+    let knee_steps: Vec<KneeStep> = counted(steps).map(knee_step).collect();
     let last_generator = steps.iter().rev().find_map(|one| one.generator.clone());
     let mut report = CapacityReport {
         schema: SCHEMA.into(),
@@ -152,6 +167,30 @@ mod tests {
         assert_eq!(report.limited_by.as_deref(), Some("p99<1s"));
         assert!(report.knee.is_some_and(|knee| (140.0..=150.0).contains(&knee)), "{:?}", report.knee);
         assert!(report.notes[0].contains("too few requests"));
+    }
+
+    #[test]
+    fn the_interval_holds_the_capacity_where_a_later_step_contradicts_a_sure_one() {
+        let ends = [step(100.0, Some(true), true), step(200.0, Some(false), false)];
+        let sure_then_doubted = |first: StepResult, last: [StepResult; 2]| {
+            let steps = [&ends[..], &[first], &last].concat();
+            let report = capacity_report(&steps, &SearchEnd::Found, LoadUnit::RequestsPerSecond, &[]);
+            (report.rate, report.ci95)
+        };
+        for (first, last, rate) in [
+            (step(150.0, Some(true), true), [step(150.0, None, false), step(140.0, None, true)], 140.0),
+            (step(120.0, Some(false), false), [step(120.0, None, true), step(150.0, None, true)], 150.0),
+        ] {
+            assert_eq!(sure_then_doubted(first, last), (Some(rate), Some([100.0, 200.0])), "{rate}");
+        }
+    }
+
+    #[test]
+    fn a_miss_that_a_later_step_contradicts_is_no_limit() {
+        let paused = [step(100.0, None, false), step(50.0, Some(true), true), step(100.0, Some(true), true)];
+        assert_eq!((lowest_missed(&paused[..2]), lowest_missed(&paused)), (Some(100.0), None));
+        let beyond = [&paused[..], &[step(300.0, Some(false), false)]].concat();
+        assert_eq!(lowest_missed(&beyond), Some(300.0));
     }
 
     #[test]

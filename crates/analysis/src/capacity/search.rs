@@ -129,14 +129,19 @@ pub(super) struct Bracket {
 
 /// The bracket by steps that pass, with whether they met.
 pub(super) fn bracket(steps: impl Iterator<Item = (f64, bool)>) -> Bracket {
+    bracket_of_sure(steps.map(|(offered, met)| (offered, met, true)))
+}
+
+/// The same by steps of which only those that are sure are an end; the others replace what earlier ones said all the same.
+pub(super) fn bracket_of_sure(steps: impl Iterator<Item = (f64, bool, bool)>) -> Bracket {
     let (mut good, mut bad): (Vec<f64>, Vec<f64>) = (vec![], vec![]);
-    for (offered, met) in steps {
+    for (offered, met, is_sure) in steps {
         if met {
             bad.retain(|load| *load > offered);
-            good.push(offered);
+            good.extend(is_sure.then_some(offered));
         } else {
             good.retain(|load| *load < offered);
-            bad.push(offered);
+            bad.extend(is_sure.then_some(offered));
         }
     }
     Bracket { good: good.into_iter().reduce(f64::max), bad: bad.into_iter().reduce(f64::min) }
@@ -157,7 +162,7 @@ pub fn next_step(steps: &[StepResult], elapsed_s: f64, options: &SearchOptions) 
 /// The same with all the time there is.
 fn wanted(steps: &[StepResult], options: &SearchOptions) -> NextStep {
     let Some(last) = steps.last() else {
-        return step(options.start.min(options.max.unwrap_or(f64::MAX)), StepKind::Ramp, options);
+        return step(options.start, StepKind::Ramp, options);
     };
     if last.generator.is_some() {
         // Once may be chance: others used its machine.
@@ -212,7 +217,7 @@ fn wanted(steps: &[StepResult], options: &SearchOptions) -> NextStep {
 
 /// The next one above a load that met the objectives, as none has missed them.
 fn upwards(good: f64, steps: &[StepResult], options: &SearchOptions) -> NextStep {
-    if options.max.is_some_and(|max| good >= max) {
+    if good >= highest(options) {
         let is_confirmed = steps.iter().any(|one| one.step.offered == good && one.kind == StepKind::Confirm);
         return match is_confirmed {
             true => NextStep::Done(SearchEnd::Max),
@@ -220,7 +225,7 @@ fn upwards(good: f64, steps: &[StepResult], options: &SearchOptions) -> NextStep
         };
     }
     let next = rounded(good * growth(good, steps, options), options).max(good + f64::from(options.is_whole));
-    step(next.min(options.max.unwrap_or(f64::MAX)), StepKind::Ramp, options)
+    step(next, StepKind::Ramp, options)
 }
 
 /// By how much the load may grow from one that met the objectives.
@@ -236,7 +241,16 @@ fn growth(good: f64, steps: &[StepResult], options: &SearchOptions) -> f64 {
 }
 
 fn step(offered: f64, kind: StepKind, options: &SearchOptions) -> NextStep {
-    NextStep::Step(StepSpec { offered: rounded(offered, options), kind })
+    let highest = highest(options);
+    // The highest one is offered as it was given: rounded it would be above, or below and never reached.
+    let offered = if offered >= highest { highest } else { rounded(offered, options).min(highest) };
+    NextStep::Step(StepSpec { offered, kind })
+}
+
+/// The highest load that may be offered.
+fn highest(options: &SearchOptions) -> f64 {
+    let max = options.max.unwrap_or(f64::MAX);
+    if options.is_whole { max.floor().max(1.0) } else { max }
 }
 
 /// As it is shown and repeated: whole users, rates of four digits.
@@ -332,6 +346,14 @@ mod tests {
         assert_eq!(at(SearchOptions { max: Some(70.0), ..OPTIONS }, 500.0).0, SearchEnd::Max);
         assert_eq!(at(SearchOptions { max: Some(70.0), ..OPTIONS }, 500.0).1, Some(70.0));
         assert_eq!(at(SearchOptions { budget_s: 27.0, ..OPTIONS }, 500.0).0, SearchEnd::Budget);
+        // Of more digits than steps have.
+        for max in [16_384.0, 65_536.0, 12_345.6] {
+            let (end, ends, offered) = walk(1e9, SearchOptions { max: Some(max), ..OPTIONS });
+            assert_eq!((end, ends.good), (SearchEnd::Max, Some(max)));
+            assert!(offered.iter().all(|load| *load <= max), "{offered:?}");
+        }
+        let users = SearchOptions { start: 1.0, max: Some(2.5), is_whole: true, ..OPTIONS };
+        assert_eq!(walk(1e9, users).1.good, Some(2.0));
         // The default start is too much.
         assert_eq!(at(OPTIONS, 1e-9).0, SearchEnd::LowestMissed);
     }

@@ -127,7 +127,9 @@ fn bounded_by_next_limit(
     let next = next_limit::after(facts, id, changes).filter(|next| next.id != LimitId::ConntrackFull);
     let next = next.and_then(|next| next.rate).filter(|next| *next < predicted.rate && *next > rate);
     let Some(next) = next else { return predicted };
-    let bound = |sign: f64| significant(next * (1.0 + sign * ERROR_NEXT), 3);
+    // No more comes than is asked for.
+    let most = facts.value(FactId::offered_rate).filter(|most| *most >= next).unwrap_or(f64::INFINITY);
+    let bound = |sign: f64| significant((next * (1.0 + sign * ERROR_NEXT)).min(most), 3);
     Predicted { rate: significant(next, 3), ci95: [bound(-1.0), bound(1.0)] }
 }
 
@@ -258,6 +260,8 @@ mod tests {
             predicted_rate(id, &[&workers[..], more].concat()).map(|reported| reported.0)
         };
         assert_eq!(with("time-wait-overflow", &[]), Some(80.0));
+        let asked = [&workers[..], &[(FactId::offered_rate, 90.0)]].concat();
+        assert_eq!(predicted_rate("time-wait-overflow", &asked), Some((80.0, [64.0, 90.0])), "no more comes");
         assert_eq!(with("apache-workers-exhausted", &[]), Some(125.0), "its own is no bound");
         let mut finding = crate::diagnosis::ranking::findings(&Facts::default()).remove(0);
         finding.id = "db-connections-exhausted".into();

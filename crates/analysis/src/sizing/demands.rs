@@ -85,10 +85,13 @@ impl MeasuredLoad {
 
     /// Of the facts of a load of this length.
     pub fn of_facts(facts: Facts, lasted_s: f64) -> Result<Self> {
+        // Pages at a rate tell nothing: how many of their parts are asked for at once is not known.
+        let has_pages = facts.value(FactId::page_time_mean_us).is_some();
+        let load = if has_pages { "--page --users N" } else { "--rate R" };
         let untold = |why: &str| {
-            UserError::cannot_run(format!("what a request takes cannot be told: {why}")).hint(
-                "record a load that the server keeps up with: webdyno diagnose --server SERVER --rate R URL",
-            )
+            UserError::cannot_run(format!("what a request takes cannot be told: {why}")).hint(format!(
+                "record a load that the server keeps up with: webdyno diagnose --server SERVER {load} URL"
+            ))
         };
         let model = ServerModel::of(&facts).map_err(untold)?;
         let cores = usable_cores(&facts).ok_or_else(|| untold("the processors were not read"))?;
@@ -107,10 +110,12 @@ impl MeasuredLoad {
     }
 }
 
-/// Cores that the kernel takes for what comes and goes over the network: it is in no process's time, and grows with the requests.
+/// Cores that the kernel takes for what comes and goes over the network: it is in no process's time, and grows with the requests. No more
+/// than the services take themselves: the rest of what a large machine takes is for its other tenants.
 pub(super) fn softirq_cores(facts: &Facts) -> f64 {
     let known = facts.value(FactId::cpu_softirq_fraction).zip(facts.value(FactId::cores));
-    known.map_or(0.0, |(share, cores)| share * cores)
+    let all = known.map_or(0.0, |(share, cores)| share * cores);
+    services_cores(facts).map_or(all, |own| all.min(own))
 }
 
 /// Cores that the service may use.

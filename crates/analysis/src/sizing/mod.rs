@@ -87,7 +87,8 @@ fn sized(
     let grown = (1.0 + request.growth).powf(request.years);
     let goal_rate = grown * goal_rate(&demands, request, &server(&demands, &of_measured, &range, request))?;
     report.goal_rate = Some(significant(goal_rate, 4));
-    report.refused = beyond_range(&range, goal_rate, grown * users(request).unwrap_or(0.0));
+    let goal_users = grown * users(request).unwrap_or(0.0);
+    report.refused = beyond_range(&range, goal_rate, goal_users, demands.parts_per_page.is_some());
     if report.refused.is_none() {
         let wanted = Wanted { rate: goal_rate, headroom: request.headroom, spare: request.spare };
         let all_draws = draws();
@@ -188,22 +189,27 @@ fn goal_rate(demands: &Demands, request: &SizeRequest, measured: &Server<'_>) ->
 }
 
 /// Why nothing is said of a goal so far beyond what was measured.
-fn beyond_range(range: &MeasuredRange, goal_rate: f64, goal_users: f64) -> Option<String> {
-    let text = |what: &str, goal: f64, measured: f64, flag: &str| {
+fn beyond_range(range: &MeasuredRange, goal_rate: f64, goal_users: f64, has_pages: bool) -> Option<String> {
+    let text = |what: &str, goal: f64, measured: f64, how: String| {
         format!(
             "The goal of {} {what} is more than four times what was measured ({}): what a request costs there nobody saw. Record a \
-             load of at least {} {what} first: webdyno diagnose --server SERVER {flag} {} URL, or run several generators at once.",
+             load of at least {} {what} first: webdyno diagnose --server SERVER {how} URL, or run several generators at once.",
             human::number(goal),
             human::number(measured),
-            human::number((goal / RANGE).ceil()),
-            (goal / RANGE).ceil()
+            human::number((goal / RANGE).ceil())
         )
     };
     if goal_rate > RANGE * range.rate {
-        return Some(text("req/s", goal_rate, range.rate, "--rate"));
+        // Of pages a rate is one of pages, which tells nothing: as many more users.
+        let users = range.users.filter(|_| has_pages && range.rate > 0.0);
+        let how = match users {
+            Some(users) => format!("--page --users {}", (users * goal_rate / RANGE / range.rate).ceil()),
+            None => format!("--rate {}", (goal_rate / RANGE).ceil()),
+        };
+        return Some(text("req/s", goal_rate, range.rate, how));
     }
     let users = range.users.filter(|users| goal_users > RANGE * users)?;
-    Some(text("users", goal_users, users, "--users"))
+    Some(text("users", goal_users, users, format!("--users {}", (goal_users / RANGE).ceil())))
 }
 
 fn write_notes(

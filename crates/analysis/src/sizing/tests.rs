@@ -197,6 +197,30 @@ fn what_nobody_measured_is_refused_with_what_to_measure() {
 }
 
 #[test]
+fn the_networks_part_of_the_processors_is_not_that_of_the_neighbours() {
+    for (cores, expected) in [(2.0, 0.1), (64.0, 1.0)] {
+        let facts = measured(&[(FactId::cpu_softirq_fraction, 0.05), (FactId::cores, cores)]);
+        assert_eq!(demands::softirq_cores(&facts), expected, "{cores}");
+    }
+}
+
+#[test]
+fn pages_are_to_be_recorded_by_users_as_a_rate_of_them_tells_nothing() {
+    let range = MeasuredRange { rate: 250.0, users: Some(50.0), ..MeasuredRange::default() };
+    for (has_pages, how) in [(true, " --page --users 100 URL"), (false, " --rate 500 URL")] {
+        let why = beyond_range(&range, 2000.0, 0.0, has_pages).unwrap();
+        assert!(why.contains(how), "{why}");
+    }
+    for (changes, how) in [
+        (vec![(FactId::page_time_mean_us, 80_000.0)], " --page --users N URL"),
+        (vec![(FactId::in_flight_mean, f64::NAN)], " --rate R URL"),
+    ] {
+        let error = MeasuredLoad::of_facts(measured(&changes), 60.0).unwrap_err();
+        assert!(error.hint.as_ref().is_some_and(|hint| hint.ends_with(how)), "{error:?}");
+    }
+}
+
+#[test]
 fn what_lies_between_loads_widens_the_interval_and_classes_are_mixed() {
     let other = || measured(&[(FactId::service_cpu_cores, 0.5), (FactId::cpu_busy_fraction, 0.3)]);
     let cpu = |mix: Vec<f64>, facts: Vec<Facts>| {

@@ -71,10 +71,14 @@ fn among_those_that_meet(points: &[SweepPoint], found: CurveAnalysis) -> CurveAn
     let reaches =
         |point: &&SweepPoint| point.ci95.zip(most).is_some_and(|(ci95, most)| ci95[1] >= AS_GOOD * most);
     let also = meeting().filter(below).find(reaches).and_then(|point| point.value);
+    // The best at the end of the range: where no point misses them it is not the objectives that end it.
+    let is_open = points.iter().all(|point| point.missed.is_none() && point.failed.is_none());
+    let is_last = good.first().copied() == points.last().and_then(|point| point.value);
+    let unsure = also.map(|value| format!("{} may do as well", number(value)));
     CurveAnalysis {
         plateau: ends.map(|(first, last)| [*first, *last]),
         choice: good.first().copied(),
-        unsure: also.map(|value| format!("{} may do as well", number(value))),
+        unsure: unsure.or((is_open && is_last).then(|| "values beyond it were not measured".to_owned())),
         ..found
     }
 }

@@ -246,6 +246,8 @@ fn what_misses_an_objective_is_not_chosen() {
     );
     let cut = sweep_report(&plan, &loads(40.0), &SweepEnd::Budget);
     assert!(cut.unsure.is_some());
+    let open = sweep_report(&plan, &loads(f64::INFINITY), &SweepEnd::Measured);
+    assert!(open.choice == Some(80.0) && open.unsure.is_some(), "{open:?}");
     let none = sweep_report(&plan, &loads(0.0), &SweepEnd::Measured);
     assert_eq!((none.choice, none.unsure), (None, None));
     assert!(none.notes.iter().any(|note| note.contains("No point meets")), "{:?}", none.notes);

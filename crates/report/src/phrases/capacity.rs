@@ -10,6 +10,8 @@ use webdyno_session::view::View;
 pub(crate) fn capacity_headline(found: &CapacityReport) -> String {
     let unit = found.unit.name();
     match (found.rate, found.ci95, &found.generator) {
+        (None, _, Some(_)) => "no capacity: the load generator was the limit, not the server".into(),
+        (None, ..) if found.limited_by.is_none() => "no capacity: no load counts".into(),
         (None, ..) => "no capacity: the lowest load misses the objectives".into(),
         (Some(rate), _, Some(_)) => {
             format!("at least {} {unit}: the load generator was the limit", number(rate))
@@ -27,7 +29,10 @@ pub(crate) fn capacity_headline(found: &CapacityReport) -> String {
 /// What stands below: each with its label.
 pub(crate) fn capacity_points(found: &CapacityReport) -> Vec<(&'static str, String)> {
     let unit = found.unit.name();
+    // What a pause made miss below the capacity, or a later step met, is not where it is limited.
+    let is_beyond = |step: &&CapacityStep| found.rate.is_none_or(|rate| step.offered > rate);
     let missed = found.steps.iter().filter(|step| step.missed.is_some() && step.missed == found.limited_by);
+    let missed = missed.filter(is_beyond);
     let lowest = missed.map(|step| step.offered).reduce(f64::min);
     let limited = found.limited_by.as_ref().map(|slo| match lowest {
         Some(offered) => format!("{slo}, missed at {} {unit}", number(offered)),
@@ -105,5 +110,70 @@ fn verdict(step: &CapacityStep) -> String {
         (Some(false), None, _) => "missed".into(),
         (None, Some(slo), _) => format!("not sure: {slo}"),
         (None, None, _) => "not sure: seem met".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(offered: f64, missed: Option<&str>) -> CapacityStep {
+        CapacityStep {
+            load: 1,
+            offered,
+            rate: Some(offered),
+            p50_us: None,
+            p99_us: None,
+            errors: None,
+            met: Some(missed.is_none()),
+            missed: missed.map(str::to_owned),
+            measured_s: 3.0,
+            discarded: None,
+        }
+    }
+
+    fn found(rate: Option<f64>, limited_by: Option<&str>, generator: Option<&str>) -> CapacityReport {
+        CapacityReport {
+            schema: String::new(),
+            unit: LoadUnit::RequestsPerSecond,
+            rate,
+            ci95: None,
+            objectives: vec![],
+            limited_by: limited_by.map(str::to_owned),
+            knee: None,
+            generator: generator.map(str::to_owned),
+            bottleneck: None,
+            bottleneck_summary: None,
+            steps: vec![],
+            notes: vec![],
+            environment: None,
+        }
+    }
+
+    #[test]
+    fn the_limit_is_above_the_capacity() {
+        for (rate, text) in [
+            (Some(250.0), "p99<1s, missed at 300 req/s"),
+            (None, "p99<1s, missed at 100 req/s"),
+            (Some(400.0), "p99<1s"),
+        ] {
+            let steps = [(100.0, Some("p99<1s")), (250.0, None), (300.0, Some("p99<1s"))];
+            let steps = steps.map(|(offered, missed)| step(offered, missed)).to_vec();
+            let report = CapacityReport { steps, ..found(rate, Some("p99<1s"), None) };
+            let points = capacity_points(&report);
+            assert_eq!(points.iter().find(|(label, _)| *label == "Limited by").unwrap().1, text, "{rate:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_capacity_the_server_is_blamed_only_for_what_it_missed() {
+        for (limited_by, generator, part) in [
+            (Some("p99<1s"), None, "the lowest load misses the objectives"),
+            (None, Some("a core was full"), "the load generator was the limit"),
+            (None, None, "no load counts"),
+        ] {
+            let headline = capacity_headline(&found(None, limited_by, generator));
+            assert!(headline.contains(part), "{headline}");
+        }
     }
 }

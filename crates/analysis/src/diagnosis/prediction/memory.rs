@@ -8,6 +8,9 @@ use crate::resources::memory_pressure;
 use webdyno_model::number::significant;
 use webdyno_model::prediction::Estimate;
 
+/// Fewer places are none.
+const PLACES_MIN: f64 = 0.5;
+
 /// What the server's processes hold now; `None` where it was not read.
 pub(crate) fn now_bytes(facts: &Facts) -> Option<f64> {
     let children = facts
@@ -41,13 +44,8 @@ pub(crate) fn each_bytes(facts: &Facts, pool: &ResourceCeiling) -> Option<[f64; 
 pub(super) fn predicted_bytes(facts: &Facts, now: &ServerModel, found: &Outcome) -> Option<Estimate> {
     let held = now_bytes(facts)?;
     let (mut least, mut most) = (held, held);
-    let used = now.busy(now.rate / now.good_fraction);
-    for (index, pool) in now.pools.iter().enumerate() {
-        // Spare ones stay spare, up to as many as are allowed.
-        let spare = spare(facts, pool, used[index]);
-        let places = found.model.network.pools[index].places;
-        let more = (found.busy[index] + spare).min(places) - (used[index] + spare);
-        if more.abs() >= 0.5 {
+    for (pool, more) in now.pools.iter().zip(more_places(facts, now, found)) {
+        if more.abs() >= PLACES_MIN {
             let each = each_bytes(facts, pool)?;
             least += more * each[0];
             most += more * each[1];
@@ -58,6 +56,28 @@ pub(super) fn predicted_bytes(facts: &Facts, now: &ServerModel, found: &Outcome)
     // What a process takes in another mix of requests was not seen.
     let ci95 = [bounds[0] - 0.05 * value, bounds[1] + 0.05 * value].map(|bytes| significant(bytes, 3));
     Some(Estimate { value: significant(value, 3), ci95: Some(ci95) })
+}
+
+/// How many more of each pool run: spare ones stay spare, up to as many as are allowed.
+fn more_places(facts: &Facts, now: &ServerModel, found: &Outcome) -> Vec<f64> {
+    let used = now.busy(now.rate / now.good_fraction);
+    let more = |(index, pool): (usize, &ResourceCeiling)| {
+        let spare = spare(facts, pool, used[index]);
+        let places = found.model.network.pools[index].places;
+        (found.busy[index] + spare).min(places) - (used[index] + spare)
+    };
+    now.pools.iter().enumerate().map(more).collect()
+}
+
+/// What more of several pools take at least beyond what there is for them, bytes; `None` where there is enough, or of one pool alone,
+/// whose own ceiling says how many fit.
+pub(super) fn lacking_bytes(facts: &Facts, now: &ServerModel, found: &Outcome) -> Option<f64> {
+    let more = now.pools.iter().zip(more_places(facts, now, found));
+    let more =
+        more.filter(|(pool, more)| *more >= PLACES_MIN && pool.resource != Resource::DatabaseConnections);
+    let needed: Vec<f64> = more.filter_map(|(pool, more)| Some(more * each_bytes(facts, pool)?[0])).collect();
+    let lacking = needed.iter().sum::<f64>() - memory_pressure::usable_bytes(facts, 0.0)?;
+    (needed.len() > 1 && lacking > 0.0).then_some(lacking)
 }
 
 fn spare(facts: &Facts, pool: &ResourceCeiling, used: f64) -> f64 {
@@ -85,6 +105,12 @@ pub(super) fn exceeded(found: &Outcome) -> Option<&ResourceCeiling> {
         used.map(|(_, busy)| *busy).zip(one.ceiling.max).any(|(busy, fits)| busy > fits)
     });
     exceeded.next()
+}
+
+/// Whether so much memory is less than was in use beside what can be dropped.
+pub(super) fn is_too_small(facts: &Facts, bytes: f64) -> bool {
+    let known = memory_pressure::free_and_limit(facts).zip(memory_pressure::limit_bytes(facts));
+    known.is_some_and(|((free, _), limit)| bytes < limit - free)
 }
 
 /// The facts of a machine with so much memory.

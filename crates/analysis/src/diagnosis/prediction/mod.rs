@@ -38,6 +38,9 @@ pub(crate) const ERROR_PROCESSORS: f64 = 0.15;
 /// From this utilisation on processors bind.
 const BINDS_FRACTION: f64 = 0.9;
 
+/// Less than this share of what is offered is a rounding error, and nothing that is not served.
+const ALL_SERVED: f64 = 1e-6;
+
 /// What comes of a supposition.
 pub(crate) struct Outcome {
     /// The model with what is supposed.
@@ -164,8 +167,12 @@ impl ServerModel {
 
     /// How many requests hold a place of each pool at this rate, the outermost first.
     fn busy(&self, rate: f64) -> Vec<f64> {
+        // Of a database that refuses, the rate is of those alone that get through.
+        let is_overloaded = |offered: f64| !self.refuses && offered > rate * (1.0 + ALL_SERVED);
         let mut inside = match self.load {
             Load::Closed { users, think_us } => users - rate * (think_us + self.network.outside_us) / 1e6,
+            // What comes beyond what is served queues up until nobody is let in any more.
+            Load::Open { rate: offered, connections } if is_overloaded(offered) => connections,
             Load::Open { .. } => rate * self.network.hold_us(0) / 1e6,
         };
         let each = self.network.pools.iter().map(|pool| {

@@ -23,10 +23,18 @@ const REFUSES_FRACTION: f64 = 0.98;
 pub fn predict(measurement: &Measurement, supposed: &Supposition) -> Result<PredictReport> {
     let mut facts = observed(measurement)?;
     let memory_to = supposed.changes.iter().find(|change| change.setting.name == "memory_bytes");
-    if let Some(bytes) = memory_to.and_then(|change| change.to.number()) {
+    let memory_to = memory_to.and_then(|change| change.to.number());
+    let too_small = memory_to.filter(|bytes| memory::is_too_small(&facts, *bytes));
+    if let Some(bytes) = memory_to {
         facts = memory::with_bytes(&facts, bytes);
     }
     let mut report = measured(&facts, supposed);
+    if let Some(bytes) = too_small {
+        report
+            .notes
+            .push(format!("Nothing is predicted: more than {} of memory was in use.", format_bytes(bytes)));
+        return Ok(report);
+    }
     let now = match ServerModel::of(&facts) {
         Ok(now) => now,
         Err(why) => {
@@ -147,6 +155,13 @@ fn write_figures(report: &mut PredictReport, facts: &Facts, now: &ServerModel, f
             "No rate is predicted: memory holds {} ({}), and more would be used; what swaps or is killed has no rate.",
             format_number(memory.ceiling.max.unwrap_or(0.0)),
             memory.ceiling.limit
+        ));
+        return;
+    }
+    if let Some(bytes) = memory::lacking_bytes(facts, now, found) {
+        report.notes.push(format!(
+            "No rate is predicted: the pools together would take {} more memory than there is; what swaps or is killed has no rate.",
+            format_bytes(bytes)
         ));
         return;
     }

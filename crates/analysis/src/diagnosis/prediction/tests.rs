@@ -1,7 +1,7 @@
 //! Predictions of servers by hand.
 
 use super::*;
-use crate::facts::testing::{facts, with_changes};
+use crate::facts::testing::{facts, of_pool, with_changes};
 
 /// 20 workers of 0.2 s, 100 users who ask again at once; the processors have room.
 const FULL: [(FactId, f64); 10] = [
@@ -81,4 +81,53 @@ fn beyond_twice_of_what_was_seen_the_interval_widens() {
     };
     assert_eq!(of(30.0), ERROR);
     assert!(of(80.0) > 1.5 * ERROR);
+}
+
+// The processors serve 475 requests a second, for which 95 workers would do if nobody waited.
+#[test]
+fn more_than_can_be_served_holds_all_workers() {
+    let mut model = ServerModel::of(&facts(&FULL, &[])).unwrap();
+    model.network.pools[0].places = 400.0;
+    for (offered, served, connections, busy) in
+        [(50.0, 50.0, 1000.0, 10.0), (900.0, 475.0, 1000.0, 400.0), (900.0, 475.0, 300.0, 300.0)]
+    {
+        let open = ServerModel { load: Load::Open { rate: offered, connections }, ..model.clone() };
+        assert_eq!(open.busy(served)[0].round(), busy, "{offered} of {served}");
+    }
+}
+
+// 20 more workers of 10 MB and 10 more children of 20 MB: 200 MB each.
+#[test]
+fn pools_that_grow_together_share_the_memory() {
+    let with = |free: f64| {
+        [
+            (FactId::memory_total_bytes, 1e9),
+            (FactId::memory_available_min_bytes, free),
+            (FactId::worker_private_mean_bytes, 10e6),
+        ]
+    };
+    let children = KNOWN[1].to(20.0, None);
+    let both = Supposition { changes: [workers(40.0).changes, vec![children]].concat(), ..workers(40.0) };
+    for (free, supposed, lacks) in
+        [(400e6, &both, true), (400e6, &workers(40.0), false), (600e6, &both, false)]
+    {
+        let mut facts = facts(&with_changes(&FULL, &with(free)), &[]);
+        let pool = [
+            (FactId::ahead_fpm_processes_max, 10.0),
+            (FactId::ahead_fpm_busy_mean, 10.0),
+            (FactId::ahead_fpm_queue_mean, 10.0),
+            (FactId::pool_memory_mean_bytes, 20e6),
+        ];
+        of_pool(&mut facts, "www", &pool);
+        let now = ServerModel::of(&facts).unwrap();
+        let found = outcome(&facts, &now, supposed).unwrap();
+        assert_eq!(memory::lacking_bytes(&facts, &now, &found).is_some(), lacks, "{free} {supposed:?}");
+    }
+}
+
+#[test]
+fn memory_that_is_less_than_was_in_use_is_too_small() {
+    let known = [(FactId::memory_total_bytes, 4e9), (FactId::memory_available_min_bytes, 1e9)];
+    let facts = facts(&known, &[]);
+    assert_eq!([2e9, 3.5e9, 8e9].map(|bytes| memory::is_too_small(&facts, bytes)), [true, false, false]);
 }

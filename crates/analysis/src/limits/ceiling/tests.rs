@@ -241,6 +241,10 @@ fn the_group_counts_before_the_machine() {
     let found = all.iter().find(|one| one.ceiling.limit.contains("group")).unwrap();
     // 0.4 of the group's 0.6 cores are the service's: 1.8 are left for it.
     assert_eq!((found.ceiling.binds_at_rate, found.finding), (Some(450.0), Some(LimitId::CpuSaturated)));
+    // A fifth of what ends fails, and takes its part of the processors, too.
+    let failing = resource_ceilings(&with(&[&values[..], &[(FactId::ended_per_s, 125.0)]].concat(), &[]));
+    let found = failing.iter().find(|one| one.ceiling.limit.contains("group")).unwrap();
+    assert_eq!(found.ceiling.binds_at_rate, Some(562.5));
     let quota = with(&[&values[..], &[(FactId::ahead_group_quota_cores, 2.0)]].concat(), &[]);
     assert!(resource_ceilings(&quota).iter().any(|limit| limit.finding == Some(LimitId::CpuThrottled)));
 }

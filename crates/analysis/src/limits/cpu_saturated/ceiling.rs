@@ -42,7 +42,9 @@ fn group_ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     }
     let used = facts.value(FactId::ahead_group_cpu_cores)?;
     let own = services_cores(facts).map_or(used, |own| own.min(used));
-    let binds = || Some(rate(facts)? * (cores - (used - own)).max(0.0) / own);
+    // What fails takes its part of them as well, as of the machine's.
+    let per_s = facts.ended_per_s().or_else(|| rate(facts));
+    let binds = || Some(per_s? * (cores - (used - own)).max(0.0) / own);
     let known = ResourceUsage {
         now: Some(used),
         max: Some(cores),
