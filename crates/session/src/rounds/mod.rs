@@ -56,23 +56,7 @@ pub struct TuneEnding {
 
 /// Tunes until the goal is met or nothing helps. On an error everything is put back before it is returned.
 pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneEnding> {
-    let baseline = target.measure(Purpose::Baseline)?;
-    let mut session = Tuning {
-        options,
-        best: baseline.clone(),
-        baseline,
-        tried: vec![],
-        n: 0,
-        ordered: false,
-        failed: false,
-        kept: false,
-        was_refused: false,
-        restart_refused: false,
-        is_lowered: false,
-        hidden: None,
-        proposed: vec![],
-        left: vec![],
-    };
+    let mut session = Tuning::from_baseline(options, target.measure(Purpose::Baseline)?);
     let why = loop {
         match session.round(target) {
             Ok(NextStep::Again) => {}
@@ -88,9 +72,10 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
         StopReason::NothingHelps if session.was_refused => StopReason::Refused,
         _ => why,
     };
-    if let Err(error) = session.search(target, why).and_then(|()| session.confirm(target, why)) {
-        return Err(session.revert_after_error(target, error));
-    }
+    let why = match session.search(target, why).and_then(|()| session.confirm(target, why)) {
+        Ok(why) => why,
+        Err(error) => return Err(session.revert_after_error(target, error)),
+    };
     if let Err(error) = session.keep_verified(target) {
         return Err(session.revert_after_error(target, error));
     }
@@ -133,6 +118,8 @@ enum NextStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StopReason {
     GoalMet,
+    /// Once, and not when all changes together were measured afresh.
+    GoalMetOnce,
     NothingHelps,
     Refused,
     NeedsRestart,
@@ -146,6 +133,26 @@ enum StopReason {
 }
 
 impl Tuning {
+    /// A session that has measured the original, and nothing else.
+    fn from_baseline(options: TuneOptions, baseline: LoadMeasurement) -> Self {
+        Self {
+            options,
+            best: baseline.clone(),
+            baseline,
+            tried: vec![],
+            n: 0,
+            ordered: false,
+            failed: false,
+            kept: false,
+            was_refused: false,
+            restart_refused: false,
+            is_lowered: false,
+            hidden: None,
+            proposed: vec![],
+            left: vec![],
+        }
+    }
+
     fn round(&mut self, target: &mut dyn TuningTarget) -> Result<NextStep> {
         let mut hidden = self.hidden.take();
         let next = self.round_behind(target, &mut hidden)?;
@@ -295,12 +302,12 @@ impl Tuning {
 
     /// Measures what several rounds came to afresh: each was compared with the one before it only, and the best figure of many is
     /// flattered by chance. Where the sum is worse than the original, or twice less without being clear, nothing of it stays. Not with others there, who would
-    /// bear one more load.
-    fn confirm(&mut self, target: &mut dyn TuningTarget, why: StopReason) -> Result<()> {
+    /// bear one more load. Gives why tuning ends: a goal that was met before this is met only if it is so now.
+    fn confirm(&mut self, target: &mut dyn TuningTarget, why: StopReason) -> Result<StopReason> {
         let is_over = matches!(why, StopReason::Invalid | StopReason::Braked | StopReason::OutOfTime);
         let is_late = target.elapsed_us() > self.options.budget_us;
         if !self.kept || self.n < 2 || is_over || is_late || target.has_live_traffic() {
-            return Ok(());
+            return Ok(why);
         }
         let mut after = target.measure(Purpose::Verify)?;
         let mut comparison = judge(&self.baseline.measurement, &after.measurement)?;
@@ -309,6 +316,7 @@ impl Tuning {
             comparison = judge(&self.baseline.measurement, &after.measurement)?;
         }
         let is_less = comparison.ratio.is_some_and(|ratio| ratio.ratio < 1.0);
+        let mut met_now = None;
         if comparison.verdict == Verdict::Worse || (comparison.verdict == Verdict::Inconclusive && is_less) {
             let text =
                 "all changes together, measured afresh, were worse than the original: they were reverted";
@@ -316,8 +324,12 @@ impl Tuning {
             (self.kept, self.failed) = (false, true);
         } else if after.measurement.harm_guard_trip.is_none() {
             self.best = after;
+            met_now = self.stop_reason(&diagnose(&self.best.measurement)?);
         }
-        Ok(())
+        Ok(match why {
+            StopReason::GoalMet => met_now.unwrap_or(StopReason::GoalMetOnce),
+            _ => why,
+        })
     }
 
     fn record_round(
@@ -369,6 +381,9 @@ impl Tuning {
 fn stop_note(why: StopReason) -> Option<&'static str> {
     match why {
         StopReason::GoalMet | StopReason::NothingHelps | StopReason::Planned => None,
+        StopReason::GoalMetOnce => {
+            Some("the goal was met once, and not when all changes together were measured afresh")
+        }
         StopReason::Refused => Some("what would help next could not be carried out: see `not done`"),
         StopReason::Braked => {
             Some("every load that was tried did harm and was stopped: nothing could be measured or changed")
