@@ -120,6 +120,8 @@ enum StopReason {
     GoalMet,
     /// Once, and not when all changes together were measured afresh.
     GoalMetOnce,
+    /// At a lower load than the one that it is about.
+    GoalMetLower,
     NothingHelps,
     Refused,
     NeedsRestart,
@@ -286,7 +288,12 @@ impl Tuning {
         if limits::by_id(&diagnosis.bottleneck).is_some_and(|limit| limit.invalidates_run) {
             Some(StopReason::Invalid)
         } else {
-            (self.options.goal.is_met_by(rate) && objectives_met).then_some(StopReason::GoalMet)
+            // A rate is one whatever it took; objectives are about the load that was requested.
+            let met = match self.is_lowered && self.options.goal == Goal::Objectives {
+                true => StopReason::GoalMetLower,
+                false => StopReason::GoalMet,
+            };
+            (self.options.goal.is_met_by(rate) && objectives_met).then_some(met)
         }
     }
 
@@ -384,6 +391,9 @@ fn stop_note(why: StopReason) -> Option<&'static str> {
         StopReason::GoalMetOnce => {
             Some("the goal was met once, and not when all changes together were measured afresh")
         }
+        StopReason::GoalMetLower => Some(
+            "the load that was requested did harm and was lowered: that the objectives are met at less is not the goal",
+        ),
         StopReason::Refused => Some("what would help next could not be carried out: see `not done`"),
         StopReason::Braked => {
             Some("every load that was tried did harm and was stopped: nothing could be measured or changed")
@@ -397,6 +407,38 @@ fn stop_note(why: StopReason) -> Option<&'static str> {
         StopReason::OutOfTime => Some("the time budget is used up: --budget gives more"),
         StopReason::Invalid => {
             Some("the load generator was the bottleneck: the figures are not the server's")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use webdyno_analysis::measurement::Measurement;
+    use webdyno_model::run::RunReport;
+
+    fn load(load: u32) -> LoadMeasurement {
+        LoadMeasurement { load, measurement: Measurement::default() }
+    }
+
+    fn session(goal: Goal) -> Tuning {
+        let options = TuneOptions { goal, apply: true, allow_restart: true, budget_us: 1 };
+        Tuning::from_baseline(options, load(1))
+    }
+
+    #[test]
+    fn objectives_that_are_met_at_a_lower_load_are_not_the_goal() {
+        let mut diagnosis = diagnose(&Measurement::default()).unwrap();
+        diagnosis.bottleneck = "healthy".into();
+        diagnosis.run = Some(RunReport { rate: Some(100.0), ..RunReport::default() });
+        for (goal, is_lowered, expected) in [
+            (Goal::Objectives, false, Some(StopReason::GoalMet)),
+            (Goal::Objectives, true, Some(StopReason::GoalMetLower)),
+            (Goal::Rate(90.0), true, Some(StopReason::GoalMet)),
+            (Goal::Rate(110.0), true, None),
+        ] {
+            let session = Tuning { is_lowered, ..session(goal) };
+            assert_eq!(session.stop_reason(&diagnosis), expected, "{goal:?} {is_lowered}");
         }
     }
 }
