@@ -413,9 +413,15 @@ fn stop_note(why: StopReason) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use super::verifying::VerifiedChange;
     use super::*;
+    use crate::tuning_target::AppliedChange;
     use webdyno_analysis::measurement::Measurement;
+    use webdyno_analysis::tuning::verdict::Comparison;
+    use webdyno_model::change::SettingChange;
     use webdyno_model::run::RunReport;
+    use webdyno_model::service::SettingValue;
+    use webdyno_model::setting::SettingId;
 
     fn load(load: u32) -> LoadMeasurement {
         LoadMeasurement { load, measurement: Measurement::default() }
@@ -439,6 +445,26 @@ mod tests {
         ] {
             let session = Tuning { is_lowered, ..session(goal) };
             assert_eq!(session.stop_reason(&diagnosis), expected, "{goal:?} {is_lowered}");
+        }
+    }
+
+    #[test]
+    fn what_was_kept_together_with_the_next_change_has_helped_as_well() {
+        let change = |name: &str| SettingChange {
+            setting: SettingId::of_service("apache", name),
+            to: SettingValue::Integer(9),
+        };
+        let tried =
+            |name: &str| TriedRemedy { changes: vec![change(name)], was_measured: true, was_kept: false };
+        for kept in [true, false] {
+            let mut session = session(Goal::Max);
+            session.tried = vec![tried("Other"), tried("Hidden"), tried("Next")];
+            let comparison = Comparison { ratio: None, verdict: Verdict::Better, noise_floor: 0.03 };
+            let in_force = AppliedChange { mark: 1, outage_us: None };
+            let verified = VerifiedChange::measured_once(load(2), comparison, in_force);
+            session.take_over(kept, &[change("Next"), change("Hidden")], verified);
+            let were_kept: Vec<bool> = session.tried.iter().map(|tried| tried.was_kept).collect();
+            assert_eq!(were_kept, [false, kept, kept]);
         }
     }
 }
