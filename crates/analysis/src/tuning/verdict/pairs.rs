@@ -62,7 +62,8 @@ pub fn judge_pairs(pairs: &[(&Measurement, &Measurement)]) -> Result<Comparison>
     if verdict == Verdict::Same && (meets_more(&runs) || cut_missed_tails(pairs, &runs)?) {
         verdict = Verdict::Better;
     }
-    let fails_less = fraction(failed_before) - fraction(failed_after) >= FAILURES_CUT_MIN;
+    let fails_less = fraction(failed_before) - fraction(failed_after) >= FAILURES_CUT_MIN
+        && fails_more(failed_after, failed_before);
     if fails_less && verdict != Verdict::Worse {
         verdict = Verdict::Better;
     }

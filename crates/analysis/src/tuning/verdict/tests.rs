@@ -112,6 +112,17 @@ fn far_fewer_failures_are_better_at_the_same_rate() {
 }
 
 #[test]
+fn fewer_failures_among_few_may_be_chance() {
+    let before = measured(4, 1, 1000, Arrival::Closed);
+    // 8 of 44 before; 3 of 39, and none, after.
+    for (seconds, expected) in [(3, Verdict::Inconclusive), (0, Verdict::Better)] {
+        let mut after = before.clone();
+        after.intervals[seconds..].iter_mut().for_each(|interval| interval.failed = 0);
+        assert_eq!(judge(&before, &after).unwrap().verdict, expected, "{seconds}");
+    }
+}
+
+#[test]
 fn failures_and_objectives_count_as_the_rate_does() {
     let open = Arrival::Open { rate_per_s: 100.0, poisson: false };
     let closed = Arrival::Closed;
