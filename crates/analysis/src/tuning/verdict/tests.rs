@@ -123,6 +123,17 @@ fn fewer_failures_among_few_may_be_chance() {
 }
 
 #[test]
+fn an_objective_on_the_verge_is_not_met_by_chance() {
+    let closed = Arrival::Closed;
+    for (before_us, after_us, expected) in
+        [(101_000, 99_000, Verdict::Same), (150_000, 80_000, Verdict::Better)]
+    {
+        let (before, after) = (measured(100, 0, before_us, closed), measured(100, 0, after_us, closed));
+        assert_eq!(judge(&before, &after).unwrap().verdict, expected, "{before_us} {after_us}");
+    }
+}
+
+#[test]
 fn failures_and_objectives_count_as_the_rate_does() {
     let open = Arrival::Open { rate_per_s: 100.0, poisson: false };
     let closed = Arrival::Closed;
