@@ -16,7 +16,7 @@ use steps::{export, merged};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
 use webdyno_analysis::tuning::planner::{RemedyChoice, TriedRemedy, TuningPolicy, choose_remedy};
-use webdyno_analysis::tuning::verdict::judge;
+use webdyno_analysis::tuning::verdict::{judge, judge_pairs};
 use webdyno_model::change::{ApplyClass, RenderedPlan};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::EventBody;
@@ -319,8 +319,13 @@ impl Tuning {
         let mut after = target.measure(Purpose::Verify)?;
         let mut comparison = judge(&self.baseline.measurement, &after.measurement)?;
         if comparison.verdict == Verdict::Inconclusive {
-            after = target.measure(Purpose::Verify)?;
+            let first = std::mem::replace(&mut after, target.measure(Purpose::Verify)?);
             comparison = judge(&self.baseline.measurement, &after.measurement)?;
+            // What neither of them tells alone, both may.
+            if comparison.verdict == Verdict::Inconclusive {
+                let both = [&first, &after].map(|load| (&self.baseline.measurement, &load.measurement));
+                comparison.verdict = judge_pairs(&both)?.verdict;
+            }
         }
         let is_less = comparison.ratio.is_some_and(|ratio| ratio.ratio < 1.0);
         let mut met_now = None;

@@ -71,8 +71,12 @@ pub fn judge_pairs(pairs: &[(&Measurement, &Measurement)]) -> Result<Comparison>
         sum(runs.iter().map(|(before, _)| failed_pages(before))),
         sum(runs.iter().map(|(_, after)| failed_pages(after))),
     );
-    if fails || fails_more(pages.0, pages.1) || was_stopped(pairs) || misses_more(&runs) {
+    let missed = newly_missed(&runs);
+    let is_missed = missed.iter().any(|place| !is_chance(&runs, *place));
+    if fails || fails_more(pages.0, pages.1) || was_stopped(pairs) || is_missed {
         verdict = Verdict::Worse;
+    } else if !missed.is_empty() && verdict != Verdict::Worse {
+        verdict = Verdict::Inconclusive;
     }
     Ok(Comparison { verdict, ..rates })
 }
@@ -132,9 +136,19 @@ fn meets_more(runs: &[(RunReport, RunReport)]) -> bool {
         && met.iter().enumerate().any(|(place, met)| met.1 > met.0 && (hung(place) || has_moved(place)))
 }
 
-/// Whether an objective is missed now, as often as not, that was met as a rule.
-fn misses_more(runs: &[(RunReport, RunReport)]) -> bool {
-    objectives_met(runs).iter().any(|(before, after)| 2 * before > runs.len() && 2 * after <= runs.len())
+/// Whether chance decided an objective: its percentile is one that a single load is too short for. Several of them tell it.
+fn is_chance(runs: &[(RunReport, RunReport)], place: usize) -> bool {
+    let is_unsupported = |run: &RunReport| {
+        run.objectives.get(place).is_some_and(|result| result.unsupported && result.in_flight_beyond == 0)
+    };
+    matches!(runs, [(_, after)] if is_unsupported(after))
+}
+
+/// The places of the objectives that are missed now, as often as not, and that were met as a rule.
+fn newly_missed(runs: &[(RunReport, RunReport)]) -> Vec<usize> {
+    let is_missed = |(before, after): (usize, usize)| 2 * before > runs.len() && 2 * after <= runs.len();
+    let met = objectives_met(runs).into_iter().enumerate();
+    met.filter(|(_, met)| is_missed(*met)).map(|(place, _)| place).collect()
 }
 
 /// A figure second by second, without a change and with it.

@@ -134,6 +134,19 @@ fn an_objective_on_the_verge_is_not_met_by_chance() {
 }
 
 #[test]
+fn a_percentile_that_a_load_is_too_short_for_is_measured_again() {
+    let of = |rate, time_us| Measurement {
+        objectives: vec![Objective::parse("p99<100ms").unwrap()],
+        ..measured(rate, 0, time_us, Arrival::Closed)
+    };
+    // Of so few requests the slowest one or two are the p99.
+    let (before, after) = (of(20, 50_000), of(60, 150_000));
+    assert_eq!(judge(&before, &after).unwrap().verdict, Verdict::Inconclusive);
+    let twice = [(&before, &after), (&before, &after)];
+    assert_eq!(judge_pairs(&twice).unwrap().verdict, Verdict::Worse);
+}
+
+#[test]
 fn failures_and_objectives_count_as_the_rate_does() {
     let open = Arrival::Open { rate_per_s: 100.0, poisson: false };
     let closed = Arrival::Closed;
