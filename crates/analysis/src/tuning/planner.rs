@@ -111,7 +111,7 @@ fn best_remedy(finding: &Finding, tried: &[TriedRemedy], policy: TuningPolicy) -
 
 fn was_measured(finding: &Finding, tried: &[TriedRemedy]) -> bool {
     let is_measured =
-        |changes: &[SettingChange]| tried.iter().any(|tried| tried.was_measured && tried.changes == changes);
+        |changes: &[SettingChange]| tried.iter().any(|tried| tried.was_measured && tried.covers(changes));
     finding.remedies.iter().any(|remedy| is_measured(&remedy.setting_changes()))
 }
 
@@ -271,6 +271,14 @@ mod tests {
             choose_remedy(&all, tried, POLICY).map(|choice| choice.remedy.setting.name)
         };
         assert_eq!(pick(&[tried(&first, true)]), Err(NoRemedy::AllTried));
+        // Nor where the next load proposes another value by some percent.
+        let of_value =
+            |to: i64| Remedy { to: Some(SettingValue::Integer(to)), ..remedy("A", ApplyClass::Reload) };
+        let again = diagnosis(vec![
+            ("hostname-lookups", 0.9, vec![of_value(151)]),
+            ("opcache-off", 0.9, vec![second.clone()]),
+        ]);
+        assert_eq!(choose_remedy(&again, &[tried(&of_value(145), true)], POLICY), Err(NoRemedy::AllTried));
         // What could not be made says nothing of the limit.
         assert_eq!(pick(&[tried(&first, false)]), Ok("B".into()));
         assert_eq!(pick(&[tried(&first, false), tried(&second, true)]), Ok("C".into()));

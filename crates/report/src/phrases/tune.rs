@@ -191,7 +191,16 @@ pub(crate) fn goal(tune: &TuneReport) -> String {
         (Goal::Max, true) => "Goal max: nothing else was found that helps.".into(),
         (Goal::Max, false) => "Goal max: tuning ended before that was certain.".into(),
         (Goal::Objectives, true) => "Goal met: all objectives met.".into(),
-        (Goal::Objectives, false) => "Goal not met: an objective was missed.".into(),
+        (Goal::Objectives, false) => {
+            let objectives = &tune.best.objectives;
+            let are_met = !objectives.is_empty() && objectives.iter().all(|objective| objective.met);
+            let why = if are_met {
+                "not at the load that was requested (see the notes)"
+            } else {
+                "an objective was missed"
+            };
+            format!("Goal not met: {why}.")
+        }
         (Goal::Rate(goal), true) => format!("Goal of {} met: {reached} measured.", rate(goal)),
         (Goal::Rate(goal), false) => {
             format!("Goal of {} not met: {reached} measured.", rate(goal))

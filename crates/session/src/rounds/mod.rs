@@ -16,7 +16,7 @@ use steps::{export, merged};
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits;
 use webdyno_analysis::tuning::planner::{RemedyChoice, TriedRemedy, TuningPolicy, choose_remedy};
-use webdyno_analysis::tuning::verdict::judge;
+use webdyno_analysis::tuning::verdict::{judge, judge_pairs};
 use webdyno_model::change::{ApplyClass, RenderedPlan};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::event::EventBody;
@@ -56,23 +56,7 @@ pub struct TuneEnding {
 
 /// Tunes until the goal is met or nothing helps. On an error everything is put back before it is returned.
 pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneEnding> {
-    let baseline = target.measure(Purpose::Baseline)?;
-    let mut session = Tuning {
-        options,
-        best: baseline.clone(),
-        baseline,
-        tried: vec![],
-        n: 0,
-        ordered: false,
-        failed: false,
-        kept: false,
-        was_refused: false,
-        restart_refused: false,
-        is_lowered: false,
-        hidden: None,
-        proposed: vec![],
-        left: vec![],
-    };
+    let mut session = Tuning::from_baseline(options, target.measure(Purpose::Baseline)?);
     let why = loop {
         match session.round(target) {
             Ok(NextStep::Again) => {}
@@ -88,9 +72,10 @@ pub fn tune(target: &mut dyn TuningTarget, options: TuneOptions) -> Result<TuneE
         StopReason::NothingHelps if session.was_refused => StopReason::Refused,
         _ => why,
     };
-    if let Err(error) = session.search(target, why).and_then(|()| session.confirm(target, why)) {
-        return Err(session.revert_after_error(target, error));
-    }
+    let why = match session.search(target, why).and_then(|()| session.confirm(target, why)) {
+        Ok(why) => why,
+        Err(error) => return Err(session.revert_after_error(target, error)),
+    };
     if let Err(error) = session.keep_verified(target) {
         return Err(session.revert_after_error(target, error));
     }
@@ -133,6 +118,10 @@ enum NextStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StopReason {
     GoalMet,
+    /// Once, and not when all changes together were measured afresh.
+    GoalMetOnce,
+    /// At a lower load than the one that it is about.
+    GoalMetLower,
     NothingHelps,
     Refused,
     NeedsRestart,
@@ -146,6 +135,26 @@ enum StopReason {
 }
 
 impl Tuning {
+    /// A session that has measured the original, and nothing else.
+    fn from_baseline(options: TuneOptions, baseline: LoadMeasurement) -> Self {
+        Self {
+            options,
+            best: baseline.clone(),
+            baseline,
+            tried: vec![],
+            n: 0,
+            ordered: false,
+            failed: false,
+            kept: false,
+            was_refused: false,
+            restart_refused: false,
+            is_lowered: false,
+            hidden: None,
+            proposed: vec![],
+            left: vec![],
+        }
+    }
+
     fn round(&mut self, target: &mut dyn TuningTarget) -> Result<NextStep> {
         let mut hidden = self.hidden.take();
         let next = self.round_behind(target, &mut hidden)?;
@@ -279,7 +288,12 @@ impl Tuning {
         if limits::by_id(&diagnosis.bottleneck).is_some_and(|limit| limit.invalidates_run) {
             Some(StopReason::Invalid)
         } else {
-            (self.options.goal.is_met_by(rate) && objectives_met).then_some(StopReason::GoalMet)
+            // A rate is one whatever it took; objectives are about the load that was requested.
+            let met = match self.is_lowered && self.options.goal == Goal::Objectives {
+                true => StopReason::GoalMetLower,
+                false => StopReason::GoalMet,
+            };
+            (self.options.goal.is_met_by(rate) && objectives_met).then_some(met)
         }
     }
 
@@ -295,20 +309,26 @@ impl Tuning {
 
     /// Measures what several rounds came to afresh: each was compared with the one before it only, and the best figure of many is
     /// flattered by chance. Where the sum is worse than the original, or twice less without being clear, nothing of it stays. Not with others there, who would
-    /// bear one more load.
-    fn confirm(&mut self, target: &mut dyn TuningTarget, why: StopReason) -> Result<()> {
+    /// bear one more load. Gives why tuning ends: a goal that was met before this is met only if it is so now.
+    fn confirm(&mut self, target: &mut dyn TuningTarget, why: StopReason) -> Result<StopReason> {
         let is_over = matches!(why, StopReason::Invalid | StopReason::Braked | StopReason::OutOfTime);
         let is_late = target.elapsed_us() > self.options.budget_us;
         if !self.kept || self.n < 2 || is_over || is_late || target.has_live_traffic() {
-            return Ok(());
+            return Ok(why);
         }
         let mut after = target.measure(Purpose::Verify)?;
         let mut comparison = judge(&self.baseline.measurement, &after.measurement)?;
         if comparison.verdict == Verdict::Inconclusive {
-            after = target.measure(Purpose::Verify)?;
+            let first = std::mem::replace(&mut after, target.measure(Purpose::Verify)?);
             comparison = judge(&self.baseline.measurement, &after.measurement)?;
+            // What neither of them tells alone, both may.
+            if comparison.verdict == Verdict::Inconclusive {
+                let both = [&first, &after].map(|load| (&self.baseline.measurement, &load.measurement));
+                comparison.verdict = judge_pairs(&both)?.verdict;
+            }
         }
         let is_less = comparison.ratio.is_some_and(|ratio| ratio.ratio < 1.0);
+        let mut met_now = None;
         if comparison.verdict == Verdict::Worse || (comparison.verdict == Verdict::Inconclusive && is_less) {
             let text =
                 "all changes together, measured afresh, were worse than the original: they were reverted";
@@ -316,8 +336,12 @@ impl Tuning {
             (self.kept, self.failed) = (false, true);
         } else if after.measurement.harm_guard_trip.is_none() {
             self.best = after;
+            met_now = self.stop_reason(&diagnose(&self.best.measurement)?);
         }
-        Ok(())
+        Ok(match why {
+            StopReason::GoalMet => met_now.unwrap_or(StopReason::GoalMetOnce),
+            _ => why,
+        })
     }
 
     fn record_round(
@@ -369,6 +393,12 @@ impl Tuning {
 fn stop_note(why: StopReason) -> Option<&'static str> {
     match why {
         StopReason::GoalMet | StopReason::NothingHelps | StopReason::Planned => None,
+        StopReason::GoalMetOnce => {
+            Some("the goal was met once, and not when all changes together were measured afresh")
+        }
+        StopReason::GoalMetLower => Some(
+            "the load that was requested did harm and was lowered: that the objectives are met at less is not the goal",
+        ),
         StopReason::Refused => Some("what would help next could not be carried out: see `not done`"),
         StopReason::Braked => {
             Some("every load that was tried did harm and was stopped: nothing could be measured or changed")
@@ -382,6 +412,64 @@ fn stop_note(why: StopReason) -> Option<&'static str> {
         StopReason::OutOfTime => Some("the time budget is used up: --budget gives more"),
         StopReason::Invalid => {
             Some("the load generator was the bottleneck: the figures are not the server's")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::verifying::VerifiedChange;
+    use super::*;
+    use crate::tuning_target::AppliedChange;
+    use webdyno_analysis::measurement::Measurement;
+    use webdyno_analysis::tuning::verdict::Comparison;
+    use webdyno_model::change::SettingChange;
+    use webdyno_model::run::RunReport;
+    use webdyno_model::service::SettingValue;
+    use webdyno_model::setting::SettingId;
+
+    fn load(load: u32) -> LoadMeasurement {
+        LoadMeasurement { load, measurement: Measurement::default() }
+    }
+
+    fn session(goal: Goal) -> Tuning {
+        let options = TuneOptions { goal, apply: true, allow_restart: true, budget_us: 1 };
+        Tuning::from_baseline(options, load(1))
+    }
+
+    #[test]
+    fn objectives_that_are_met_at_a_lower_load_are_not_the_goal() {
+        let mut diagnosis = diagnose(&Measurement::default()).unwrap();
+        diagnosis.bottleneck = "healthy".into();
+        diagnosis.run = Some(RunReport { rate: Some(100.0), ..RunReport::default() });
+        for (goal, is_lowered, expected) in [
+            (Goal::Objectives, false, Some(StopReason::GoalMet)),
+            (Goal::Objectives, true, Some(StopReason::GoalMetLower)),
+            (Goal::Rate(90.0), true, Some(StopReason::GoalMet)),
+            (Goal::Rate(110.0), true, None),
+        ] {
+            let session = Tuning { is_lowered, ..session(goal) };
+            assert_eq!(session.stop_reason(&diagnosis), expected, "{goal:?} {is_lowered}");
+        }
+    }
+
+    #[test]
+    fn what_was_kept_together_with_the_next_change_has_helped_as_well() {
+        let change = |name: &str| SettingChange {
+            setting: SettingId::of_service("apache", name),
+            to: SettingValue::Integer(9),
+        };
+        let tried =
+            |name: &str| TriedRemedy { changes: vec![change(name)], was_measured: true, was_kept: false };
+        for kept in [true, false] {
+            let mut session = session(Goal::Max);
+            session.tried = vec![tried("Other"), tried("Hidden"), tried("Next")];
+            let comparison = Comparison { ratio: None, verdict: Verdict::Better, noise_floor: 0.03 };
+            let in_force = AppliedChange { mark: 1, outage_us: None };
+            let verified = VerifiedChange::measured_once(load(2), comparison, in_force);
+            session.take_over(kept, &[change("Next"), change("Hidden")], verified);
+            let were_kept: Vec<bool> = session.tried.iter().map(|tried| tried.was_kept).collect();
+            assert_eq!(were_kept, [false, kept, kept]);
         }
     }
 }

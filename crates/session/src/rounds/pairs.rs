@@ -47,7 +47,9 @@ impl Tuning {
             if again.measurement.harm_guard_trip.is_some() {
                 break;
             }
-            discard_where(target, &mut pairs, |(before, _)| drift(&before.measurement, &again.measurement))?;
+            let has_drifted = discard_where(target, &mut pairs, |(before, _)| {
+                drift(&before.measurement, &again.measurement)
+            })?;
             verified.again = Some(again.clone());
             let Some(in_force) = self.put_in_force_again(target, choice)? else { break };
             verified.in_force = Some(in_force);
@@ -60,6 +62,10 @@ impl Tuning {
             let compared: Vec<_> =
                 pairs.iter().map(|(before, after)| (&before.measurement, &after.measurement)).collect();
             verified.comparison = judge_pairs(&compared)?;
+            // Which of two originals that differ was disturbed is not known before it is measured once more.
+            if has_drifted && verified.comparison.verdict == Verdict::Better {
+                verified.comparison.verdict = Verdict::Inconclusive;
+            }
             if verified.comparison.verdict != Verdict::Inconclusive {
                 break;
             }
@@ -91,13 +97,14 @@ fn rates((before, after): &Pair) -> Option<(f64, f64)> {
     mean(&before.measurement.measured_rates()).zip(mean(&after.measurement.measured_rates()))
 }
 
-/// Discards the last pair where its halves cannot be compared, and says why.
+/// Discards the last pair where its halves cannot be compared, and says why. Gives whether it did.
 fn discard_where(
     target: &mut dyn TuningTarget,
     pairs: &mut Vec<Pair>,
     reason: impl Fn(&Pair) -> Result<Option<String>>,
-) -> Result<()> {
-    let Some(why) = pairs.last().map(reason).transpose()?.flatten() else { return Ok(()) };
+) -> Result<bool> {
+    let Some(why) = pairs.last().map(reason).transpose()?.flatten() else { return Ok(false) };
     pairs.pop();
-    target.record(EventBody::Note { text: format!("a pair of loads was discarded: {why}") })
+    target.record(EventBody::Note { text: format!("a pair of loads was discarded: {why}") })?;
+    Ok(true)
 }

@@ -9,7 +9,7 @@ use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::limits::LimitId;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::measurement::statistics::mean;
-use webdyno_analysis::tuning::planner::RemedyChoice;
+use webdyno_analysis::tuning::planner::{RemedyChoice, TriedRemedy};
 use webdyno_analysis::tuning::verdict::{
     Comparison, is_settling, is_starting_workers, judge, stopped_for_others,
 };
@@ -72,16 +72,17 @@ impl Tuning {
             (false, None) => {}
         }
         self.record_round(target, round, Some(verified.after.load))?;
-        self.take_over(kept, verified);
+        self.take_over(kept, &choice.remedy.setting_changes(), verified);
         let ends = live_traffic_policy::ends_tuning(kept, target.has_live_traffic());
         Ok(if ends { NextStep::Stop(StopReason::OthersPresent) } else { NextStep::Again })
     }
 
-    /// What the next round starts from.
-    fn take_over(&mut self, kept: bool, verified: VerifiedChange) {
+    /// What the next round starts from, after these changes. What was hidden and is kept with them has helped, too.
+    pub(super) fn take_over(&mut self, kept: bool, changes: &[SettingChange], verified: VerifiedChange) {
         let is_harmed = |measured: &LoadMeasurement| measured.measurement.harm_guard_trip.is_some();
         self.kept |= kept;
-        self.tried.last_mut().into_iter().for_each(|tried| tried.was_kept = kept);
+        let is_part = |tried: &&mut TriedRemedy| tried.changes.iter().all(|change| changes.contains(change));
+        self.tried.iter_mut().filter(is_part).for_each(|tried| tried.was_kept |= kept);
         // Of two loads that were stopped the later one tells more: what each worker takes with fewer of them.
         if kept || (is_harmed(&self.best) && is_harmed(&verified.after)) {
             self.best = verified.after;

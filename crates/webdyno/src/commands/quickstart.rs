@@ -12,6 +12,7 @@ use webdyno_lab::quickstart::{PrivateApache, USERS};
 use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
+use webdyno_model::tune::Goal;
 use webdyno_model::workload::{RequestSpec, Workload};
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::{LiveSession, LiveTarget, LoadLength, Server, Servers};
@@ -32,6 +33,10 @@ const PORTS_TRIED_MAX: u32 = 5;
 
 /// Runs the whole loop. Gives the exit code.
 pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
+    if arguments.goal == Goal::Objectives {
+        return Err(UserError::usage("a quickstart has no objectives that could be met")
+            .hint("write --goal max, or a rate as in --goal '500 req/s'"));
+    }
     let directory = run_directory::run_directory(&arguments.output, "quickstart");
     let interrupted = interrupt_flag()?;
     let pace = progress::ProgressPlan { measure_s: f64::from(MEASURE_S), settles: true, changes: true };

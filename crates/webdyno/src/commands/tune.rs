@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use webdyno_load::workload::file::Draft;
 use webdyno_model::change::{ApplyOptions, RenderedPlan};
 use webdyno_model::event::EventBody;
-use webdyno_model::tune::GoalRequest;
+use webdyno_model::tune::{Goal, GoalRequest};
 use webdyno_model::{Result, UserError};
 use webdyno_session::export::Export;
 use webdyno_session::live::{ConfirmPlan, LiveSession, LiveTarget};
@@ -78,11 +78,13 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
 
 /// The load, with what the goal says of it.
 fn draft(arguments: &TuneArgs) -> Result<Draft> {
-    let GoalRequest { objective, rate_per_s, users, .. } = &arguments.goal;
+    let GoalRequest { goal, objective, rate_per_s, users } = &arguments.goal;
     let mut draft = arguments.load.draft()?;
     draft.objectives.extend(objective.clone());
-    if users.is_some() && draft.objectives.is_empty() {
-        return Err(UserError::usage("a goal in users is met when its objectives are, and there is none")
+    // Of none at all each would be met.
+    if *goal == Goal::Objectives && draft.objectives.is_empty() {
+        let what = if users.is_some() { "a goal in users" } else { "the goal `objectives`" };
+        return Err(UserError::usage(format!("{what} is met when its objectives are, and there is none"))
             .hint("add what they shall have, as in --slo 'p95<1s'"));
     }
     let settings = &mut draft.settings;

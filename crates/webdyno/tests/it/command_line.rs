@@ -16,6 +16,7 @@ fn mistyped_words_suggest_the_right_ones() {
         (&["explain", "apache-worker-exhausted"], "apache-workers-exhausted"),
         (&["run", "http://127.0.0.1/", "--slo", "p98<1s"], "--slo 'p99<200ms'"),
         (&["tune", "http://127.0.0.1/", "--goal", "fast"], "--goal '500 req/s'"),
+        (&["quickstart", "--goal", "objectives"], "--goal '500 req/s'"),
     ] {
         let ended = run(place.webdyno().args(arguments)).with_code(2);
         assert!(ended.stderr.contains(suggestion), "{arguments:?}: {}", ended.stderr);
@@ -36,6 +37,7 @@ fn goals_that_the_load_cannot_meet_are_told_before_it() {
         ("p99<200ms at 300 req/s", &["--users", "20"], ["about 300 req/s", "of 20 users"]),
         ("4250 users", &["-r", "100", "--slo", "p95<1s"], ["about 4250 users", "of 100 req/s"]),
         ("4250 users", &[], ["a goal in users", "--slo"]),
+        ("objectives", &[], ["the goal `objectives`", "--slo"]),
     ] {
         let arguments = ["tune", "http://127.0.0.1:1/", "--goal", goal];
         let ended = run(place.webdyno().args(arguments).args(load)).with_code(2);

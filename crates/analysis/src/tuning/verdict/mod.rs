@@ -63,11 +63,12 @@ const FAILURES_CUT_MIN: f64 = 0.1;
 
 /// The verdict on a change from the measurements before and after it: the rate of good answers decides, also where
 /// visitors ask for pages, as each page is many answers and pages alone would be few a second; where requests arrive at
-/// a given rate, which no change can raise, the response time does, and of pages the page time. A change by which more requests or pages fail, or by which
-/// an objective is missed that was met, is worse; one by which the missed objectives are met, or the time falls that one of them
-/// is about, is better if the rate does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
-/// so is one whose load the stop-loss ended. It says nothing where others filled the memory for which it was stopped, or the load before was
-/// stopped for memory as well: what that one left in memory and in swap may be the reason.
+/// a given rate, which no change can raise, the response time does, and of pages the page time. A change by which more requests or pages
+/// fail, or by which an objective is missed that was met, is worse (inconclusive, where one load is too short for its percentile); one by
+/// which the missed objectives are met, by more than a run differs from the next one, or the time falls that one of them is about, is
+/// better if the rate does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
+/// so is one whose load the stop-loss ended. It says nothing where others filled the memory for which it was stopped, or the load before
+/// was stopped for memory as well: what that one left in memory and in swap may be the reason.
 pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
     judge_pairs(&[(before, after)])
 }

@@ -6,8 +6,8 @@
 //! cases (the bound of Bonferroni).
 
 use super::{
-    Comparison, FAILURES_CUT_MIN, Failed, NOISE_FLOOR, by_interval, compare, cuts_missed_tail, failed,
-    failed_pages, fails_more, fraction, is_open_question, mean_times_us, noise_floor, separation,
+    Comparison, FAILURES_CUT_MIN, Failed, NOISE_FLOOR, P99_TOLERANCE, by_interval, compare, cuts_missed_tail,
+    failed, failed_pages, fails_more, fraction, is_open_question, mean_times_us, noise_floor, separation,
 };
 use crate::measurement::Measurement;
 use crate::measurement::statistics::{mean, pooled_ratio};
@@ -62,7 +62,8 @@ pub fn judge_pairs(pairs: &[(&Measurement, &Measurement)]) -> Result<Comparison>
     if verdict == Verdict::Same && (meets_more(&runs) || cut_missed_tails(pairs, &runs)?) {
         verdict = Verdict::Better;
     }
-    let fails_less = fraction(failed_before) - fraction(failed_after) >= FAILURES_CUT_MIN;
+    let fails_less = fraction(failed_before) - fraction(failed_after) >= FAILURES_CUT_MIN
+        && fails_more(failed_after, failed_before);
     if fails_less && verdict != Verdict::Worse {
         verdict = Verdict::Better;
     }
@@ -70,8 +71,12 @@ pub fn judge_pairs(pairs: &[(&Measurement, &Measurement)]) -> Result<Comparison>
         sum(runs.iter().map(|(before, _)| failed_pages(before))),
         sum(runs.iter().map(|(_, after)| failed_pages(after))),
     );
-    if fails || fails_more(pages.0, pages.1) || was_stopped(pairs) || misses_more(&runs) {
+    let missed = newly_missed(&runs);
+    let is_missed = missed.iter().any(|place| !is_chance(&runs, *place));
+    if fails || fails_more(pages.0, pages.1) || was_stopped(pairs) || is_missed {
         verdict = Verdict::Worse;
+    } else if !missed.is_empty() && verdict != Verdict::Worse {
+        verdict = Verdict::Inconclusive;
     }
     Ok(Comparison { verdict, ..rates })
 }
@@ -112,14 +117,38 @@ fn objectives_met(runs: &[(RunReport, RunReport)]) -> Vec<(usize, usize)> {
     (0..objectives_count).map(count).collect()
 }
 
+/// Whether objectives are met that were missed, and one of them by a figure that moved, or as nothing hangs any more: on the verge
+/// chance misses and meets them in turn.
 fn meets_more(runs: &[(RunReport, RunReport)]) -> bool {
     let met = objectives_met(runs);
+    let mean_of = |which: fn(&(RunReport, RunReport)) -> &RunReport, place: usize| {
+        let values = runs.iter().filter_map(|pair| which(pair).objectives.get(place)?.value);
+        mean(&values.collect::<Vec<_>>())
+    };
+    let hung = |place: usize| {
+        runs.iter().any(|(before, _)| before.objectives.get(place).is_some_and(|it| it.in_flight_beyond > 0))
+    };
+    let has_moved = |place: usize| {
+        let values = mean_of(|pair| &pair.0, place).zip(mean_of(|pair| &pair.1, place));
+        values.is_none_or(|(before, after)| (after - before).abs() > P99_TOLERANCE * before)
+    };
     met.iter().map(|met| met.1).sum::<usize>() > met.iter().map(|met| met.0).sum()
+        && met.iter().enumerate().any(|(place, met)| met.1 > met.0 && (hung(place) || has_moved(place)))
 }
 
-/// Whether an objective is missed now, as often as not, that was met as a rule.
-fn misses_more(runs: &[(RunReport, RunReport)]) -> bool {
-    objectives_met(runs).iter().any(|(before, after)| 2 * before > runs.len() && 2 * after <= runs.len())
+/// Whether chance decided an objective: its percentile is one that a single load is too short for. Several of them tell it.
+fn is_chance(runs: &[(RunReport, RunReport)], place: usize) -> bool {
+    let is_unsupported = |run: &RunReport| {
+        run.objectives.get(place).is_some_and(|result| result.unsupported && result.in_flight_beyond == 0)
+    };
+    matches!(runs, [(_, after)] if is_unsupported(after))
+}
+
+/// The places of the objectives that are missed now, as often as not, and that were met as a rule.
+fn newly_missed(runs: &[(RunReport, RunReport)]) -> Vec<usize> {
+    let is_missed = |(before, after): (usize, usize)| 2 * before > runs.len() && 2 * after <= runs.len();
+    let met = objectives_met(runs).into_iter().enumerate();
+    met.filter(|(_, met)| is_missed(*met)).map(|(place, _)| place).collect()
 }
 
 /// A figure second by second, without a change and with it.

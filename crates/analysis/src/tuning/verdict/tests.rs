@@ -112,6 +112,41 @@ fn far_fewer_failures_are_better_at_the_same_rate() {
 }
 
 #[test]
+fn fewer_failures_among_few_may_be_chance() {
+    let before = measured(4, 1, 1000, Arrival::Closed);
+    // 8 of 44 before; 3 of 39, and none, after.
+    for (seconds, expected) in [(3, Verdict::Inconclusive), (0, Verdict::Better)] {
+        let mut after = before.clone();
+        after.intervals[seconds..].iter_mut().for_each(|interval| interval.failed = 0);
+        assert_eq!(judge(&before, &after).unwrap().verdict, expected, "{seconds}");
+    }
+}
+
+#[test]
+fn an_objective_on_the_verge_is_not_met_by_chance() {
+    let closed = Arrival::Closed;
+    for (before_us, after_us, expected) in
+        [(101_000, 99_000, Verdict::Same), (150_000, 80_000, Verdict::Better)]
+    {
+        let (before, after) = (measured(100, 0, before_us, closed), measured(100, 0, after_us, closed));
+        assert_eq!(judge(&before, &after).unwrap().verdict, expected, "{before_us} {after_us}");
+    }
+}
+
+#[test]
+fn a_percentile_that_a_load_is_too_short_for_is_measured_again() {
+    let of = |rate, time_us| Measurement {
+        objectives: vec![Objective::parse("p99<100ms").unwrap()],
+        ..measured(rate, 0, time_us, Arrival::Closed)
+    };
+    // Of so few requests the slowest one or two are the p99.
+    let (before, after) = (of(20, 50_000), of(60, 150_000));
+    assert_eq!(judge(&before, &after).unwrap().verdict, Verdict::Inconclusive);
+    let twice = [(&before, &after), (&before, &after)];
+    assert_eq!(judge_pairs(&twice).unwrap().verdict, Verdict::Worse);
+}
+
+#[test]
 fn failures_and_objectives_count_as_the_rate_does() {
     let open = Arrival::Open { rate_per_s: 100.0, poisson: false };
     let closed = Arrival::Closed;
