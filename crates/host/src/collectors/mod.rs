@@ -333,6 +333,7 @@ mod tests {
                     "mariadb.uptime_s",
                     "mariadb.slow_query_limit_s",
                     "php_fpm.*.status_wait_us",
+                    "upstreams.*.waited_us",
                 ]
                 .contains(&metric.name.as_str());
             assert!(!time || level || metric.kind == MetricKind::Counter, "{metric:?}");

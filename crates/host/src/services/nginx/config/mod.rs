@@ -433,7 +433,11 @@ impl Config {
             let scope = server.map(|(block, file)| format!("{} ({file}:{})", label(block), block.line));
             let name = placed.directive.words.get(1).map_or(COMBINED, String::as_str);
             let built_in = || (name == COMBINED).then(|| COMBINED.to_owned());
-            let format = formats.get(name).cloned().or_else(built_in);
+            // Lines that come in blocks, or compressed, tell nobody how many requests there are now.
+            let is_late =
+                |word: &String| ["buffer=", "gzip", "flush="].iter().any(|held| word.starts_with(held));
+            let is_prompt = !placed.directive.words.iter().skip(2).any(is_late);
+            let format = formats.get(name).cloned().or_else(built_in).filter(|_| is_prompt);
             let log = LogFile { path, kind, scope, format: format.filter(|_| kind == LogKind::Access) };
             // Who takes the first one of a server has all its requests, if any log does.
             let is_part = placed.within("location").is_some()

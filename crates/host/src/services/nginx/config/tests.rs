@@ -17,7 +17,7 @@ fn read_files(files: &[(&str, &str)]) -> (String, Config) {
 }
 
 const MAIN: &str = "worker_processes 4;\nerror_log /var/log/e.log warn;\nevents { worker_connections 10; }\nhttp {\n\
-    log_format short '$status ' \"$request\";\naccess_log logs/a.log short;\naccess_log logs/b.log;\nkeepalive_timeout 5s;\n\
+    log_format short '$status ' \"$request\";\naccess_log logs/a.log short;\naccess_log logs/b.log;\naccess_log logs/c.log combined buffer=32k;\nkeepalive_timeout 5s;\n\
     upstream app { server 10.0.0.1:8080 weight=2; server unix:/run/a.sock; keepalive 8; }\ninclude sites/*.conf;\n}\n";
 const SITE: &str = "server {\n  listen 8080 backlog=99;\n  server_name example.org;\n  gzip on;\n  include DIR/php.conf;\n\
     location /app { proxy_pass http://app/x; limit_rate 50k; }\n\
@@ -66,6 +66,7 @@ fn listeners_backends_logs_and_status_are_found() {
             ("/var/log/e.log", LogKind::Error, None),
             ("/usr/share/nginx/logs/a.log", LogKind::Access, Some("$status $request")),
             ("/usr/share/nginx/logs/b.log", LogKind::Access, Some("combined")),
+            ("/usr/share/nginx/logs/c.log", LogKind::Access, None),
         ]
     );
     let status =
