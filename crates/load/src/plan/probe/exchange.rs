@@ -1,17 +1,16 @@
 //! One request of a probe on a connection of its own: what is sent, what comes back, and what is wrong where nothing does.
 
 use super::connecting::{connect, no_tunnel};
+use super::exchange_error::{ExchangeError, exchange_error};
 use super::{Probe, http3};
 use crate::http::content_check::{BodyCheck, BodyHandling, BufferPool, ResponseChecks};
 use crate::http::response::{CloseOutcome, FeedResult, HEAD_BYTES_MAX, Response, ResponseObserver};
 use crate::http::response_head::{ResponseHead, ResponseHeadCache, header_text, header_value};
 use crate::io::blocking_connection::BlockingConnection;
-use crate::io::http2::blocking::{Http2Error, Http2Stream};
-use crate::io::http3::blocking::Http3Error;
+use crate::io::http2::blocking::Http2Stream;
 use crate::io::origin::Origin;
 use crate::io::tls::HTTP2;
-use crate::io::tunnel::TunnelError;
-use crate::io::websocket::blocking::{WebSocketError, WebSocketStream};
+use crate::io::websocket::blocking::WebSocketStream;
 use crate::plan::{Plan, Redirect, Template, is_redirect};
 use sha2::{Digest, Sha256};
 use std::io::{ErrorKind, Read, Write};
@@ -276,51 +275,5 @@ impl Exchange {
             server: header_text(&self.first, "server"),
             timed_out: self.timed_out,
         }
-    }
-}
-
-/// Why a probe got no complete response.
-pub(super) enum ExchangeError {
-    TimedOut,
-    /// What the server did, worded to follow its name.
-    Protocol(&'static str),
-    /// It was to speak HTTP/2: what it did instead, worded to follow its name.
-    NotHttp2(&'static str),
-    /// It was to speak HTTP/3.
-    Http3(Box<UserError>),
-    /// There is no WebSocket.
-    WebSocket(WebSocketError),
-    /// The proxy made no tunnel.
-    Proxy(TunnelError),
-    /// TLS failed.
-    Tls(Box<rustls::Error>),
-}
-
-pub(super) fn exchange_error(error: std::io::Error) -> ExchangeError {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => return ExchangeError::TimedOut,
-        ErrorKind::UnexpectedEof => return ExchangeError::Protocol("closed the connection within TLS"),
-        _ => {}
-    }
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<Http2Error>()) {
-        Some(Http2Error::Http1) => return ExchangeError::NotHttp2("answers HTTP/2 in HTTP/1"),
-        Some(Http2Error::Rules) => return ExchangeError::Protocol("breaks the rules of HTTP/2"),
-        None => {}
-    }
-    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Http3Error>()) {
-        return match error {
-            Http3Error::NoAnswer => ExchangeError::TimedOut,
-            Http3Error::Ended(why) => ExchangeError::Http3(Box::new(http3::ended(why))),
-        };
-    }
-    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<WebSocketError>()) {
-        return ExchangeError::WebSocket(*error);
-    }
-    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<TunnelError>()) {
-        return ExchangeError::Proxy(*error);
-    }
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(error) => ExchangeError::Tls(Box::new(error.clone())),
-        None => ExchangeError::Protocol("reset the connection"),
     }
 }

@@ -1,7 +1,7 @@
 //! The connection of a probe over HTTP/3, and what helps where there is none.
 
 use super::connecting::no_connection;
-use super::exchange::{ExchangeError, exchange_error};
+use super::exchange_error::{ExchangeError, exchange_error, http3_ended};
 use crate::io::http3::blocking::{Http3Error, Http3Stream};
 use crate::io::origin::{Endpoint, Origin};
 use crate::plan::Plan;
@@ -79,17 +79,11 @@ fn no_quic(origin: &Origin, address: SocketAddr, error: io::Error) -> ExchangeEr
             ),
         ),
         (None, Some(Http3Error::Ended(why))) => {
-            return ExchangeError::Http3(Box::new(ended(&format!("{} {why}", origin.display_name()))));
+            return ExchangeError::Http3(Box::new(http3_ended(&format!("{} {why}", origin.display_name()))));
         }
         _ => return exchange_error(error),
     };
     ExchangeError::Http3(Box::new(UserError::cannot_run(message).hint(hint)))
-}
-
-/// A connection that was there ended so.
-pub(super) fn ended(why: &str) -> UserError {
-    UserError::cannot_run(why.to_owned())
-        .hint("leave --http3 out to load it over TCP; the server's error log may say more")
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod alone;
 mod connecting;
 mod exchange;
+mod exchange_error;
 mod http3;
 mod pages;
 
