@@ -11,6 +11,9 @@ const CLAMPS: [&str; 10] = [
     "AH00516",
 ];
 
+/// Of fewer readings nobody can say how often there was something in them.
+const READINGS_MIN: usize = 4;
+
 /// A queue that is so full on average has no room for those who come, except for moments.
 const QUEUE_FULL_MIN: f64 = 0.9;
 
@@ -20,7 +23,7 @@ fact_table! {
     "workers": workers_live_mean;
     "processes": service_processes_grew;
     "messages": clamp_messages;
-    "fraction": plain_requests_reused_fraction, resumed_fraction;
+    "fraction": plain_requests_reused_fraction, resumed_fraction, accept_queue_waiting_fraction;
     "users": users;
     "pages": pages_in_flight_mean;
     "us": response_time_p50_us, handshake_mean_us, page_time_mean_us, think_time_mean_us;
@@ -71,6 +74,10 @@ impl FactBuilder<'_> {
         let queue = self.series.levels("sockets.accept_queue_count");
         let last = queue.last().copied();
         self.add_from(FactId::accept_queue_last, last, ("sockets.accept_queue_count", Derivation::Latest));
+        let waiting = queue.iter().filter(|waiting| **waiting >= 1.0).count() as f64 / queue.len() as f64;
+        let waiting = Some(waiting).filter(|_| queue.len() >= READINGS_MIN);
+        let source = ("sockets.accept_queue_count", Derivation::Mean);
+        self.add_from(FactId::accept_queue_waiting_fraction, waiting, source);
     }
 
     /// How often the log says that a setting was taken for less, since it was begun.

@@ -28,6 +28,17 @@ pub(crate) fn requests_in_flight(facts: &Facts) -> Option<f64> {
     known.or(facts.value(FactId::requests_at_server_mean)).filter(|count| *count > 0.0)
 }
 
+/// Requests that queue at the server's socket or for PHP-FPM.
+pub(crate) fn requests_queued(facts: &Facts) -> f64 {
+    let for_fpm: f64 = facts.each(FactId::fpm_queue_mean).map(|(_, queue)| queue).sum();
+    for_fpm + facts.value(FactId::accept_queue_mean).unwrap_or(0.0)
+}
+
+/// Requests that a worker or a process has begun: those in flight without those that queue for one. `None` where there are none.
+pub(crate) fn requests_worked_on(facts: &Facts) -> Option<f64> {
+    Some(requests_in_flight(facts)? - requests_queued(facts)).filter(|count| *count > 0.0)
+}
+
 /// Of all that ended, errors of the server: most of them.
 const ERRORS_FRACTION_MIN: f64 = 0.5;
 

@@ -97,7 +97,19 @@ pub fn noticed_queue(facts: &Facts) -> Option<f64> {
         .or(facts.value(FactId::workers_busy_mean).map(|busy| busy + queue));
     let filled =
         facts.value(FactId::accept_queue_limit).is_some_and(|limit| queue >= QUEUE_FILLED_MIN * limit);
-    (filled || in_server.is_none_or(|in_server| queue >= QUEUE_FRACTION_MIN * in_server)).then_some(queue)
+    let is_noticed = in_server.is_none_or(|in_server| queue >= QUEUE_FRACTION_MIN * in_server);
+    (filled || (is_noticed && !met_a_burst(facts, queue))).then_some(queue)
+}
+
+/// Whether few readings met a burst: by their mean, connections would wait for longer than responses take, more of them than there
+/// are requests, and all that is asked for is answered.
+fn met_a_burst(facts: &Facts, queue: f64) -> bool {
+    let per_s = facts.value(FactId::new_connections_per_s).filter(|per_s| *per_s > 0.0);
+    let wait_us = per_s.map(|per_s| queue / per_s * 1e6);
+    let whole_us = facts.value(FactId::response_time_mean_us);
+    keeps_up(facts) == Some(true)
+        && facts.value(FactId::in_flight_mean).is_some_and(|requests| queue > requests)
+        && wait_us.zip(whole_us).is_some_and(|(wait_us, whole_us)| wait_us > whole_us)
 }
 
 /// Of the offered rate, the share that must be answered.
@@ -212,6 +224,29 @@ mod tests {
         for (lost, connect) in [(0.0, 100.0), (5.0, 720_000.0)] {
             let all = [&observed[..], &[(FactId::lost_syn_connections, lost)]].concat();
             assert_eq!(breakdown(&facts(&all, &[])).connect, Some(connect), "{lost}");
+        }
+    }
+
+    #[test]
+    fn a_burst_that_few_readings_met_is_no_queue() {
+        // Six readings, one of which met 35 that came at once.
+        let seen = [
+            (FactId::accept_queue_mean, 6.0),
+            (FactId::in_flight_mean, 2.2),
+            (FactId::response_time_mean_us, 918.0),
+            (FactId::new_connections_per_s, 2392.0),
+            (FactId::rate, 2392.0),
+            (FactId::offered_rate, 2392.0),
+        ];
+        for (changes, noticed) in [
+            (&[][..], false),
+            (&[(FactId::in_flight_mean, 9.0)], true),
+            (&[(FactId::response_time_mean_us, 4_000.0)], true),
+            (&[(FactId::rate, 1900.0)], true),
+            (&[(FactId::accept_queue_limit, 8.0)], true),
+        ] {
+            let seen = facts(&crate::facts::testing::with_changes(&seen, changes), &[]);
+            assert_eq!(noticed_queue(&seen).is_some(), noticed, "{changes:?}");
         }
     }
 

@@ -16,6 +16,8 @@ const FULL_FRACTION_MIN: f64 = 0.5;
 const UNANSWERED_FRACTION_MAX: f64 = 0.5;
 /// Where only processes are seen, as many requests must be with the workers: fewer mean that something else holds these.
 const BUSY_FRACTION_MIN: f64 = 0.7;
+/// In so much of the readings somebody waits where all are busy.
+const WAITING_FRACTION_MIN: f64 = 0.5;
 const CONFIDENCE_HELD_OTHERWISE: f64 = 0.45;
 /// From this share of failed requests on, what all of them hold says nothing of the good ones: failures are fast.
 const FAILED_FRACTION_MAX: f64 = 0.02;
@@ -107,9 +109,14 @@ fn scoreboard_proof(facts: &Facts) -> Option<WorkerLimitProof> {
 
 /// The view from outside, when the status page is missing or cannot answer: as many server processes as hold all the
 /// workers that are allowed say that no more can be started. They do not say that all are busy; the accept queue does,
-/// and a status page that waits in it.
+/// and a status page that waits in it. What is there now and then is a burst, which free workers take at once.
 fn process_proof(facts: &Facts) -> Option<WorkerLimitProof> {
+    let is_burst =
+        facts.value(FactId::accept_queue_waiting_fraction).is_some_and(|share| share < WAITING_FRACTION_MIN);
     let unanswered = facts.value(FactId::status_unanswered_fraction).unwrap_or(0.0);
+    if is_burst {
+        return None;
+    }
     if facts.value(FactId::scoreboard_full_fraction).is_some() && unanswered < UNANSWERED_FRACTION_MAX {
         return None;
     }

@@ -140,9 +140,13 @@ pub(crate) mod tests {
             (FactId::workers_busy_mean, f64::NAN),
             (FactId::worker_time_mean_us, f64::NAN),
         ];
-        for (share, confidence) in [(1.0, Some(0.7)), (0.5, Some(0.7)), (0.4, None)] {
-            let finding = with(&[&outside[..], &[(FactId::processes_at_limit_fraction, share)][..]].concat());
-            assert_eq!(finding.map(|finding| finding.confidence), confidence, "{share}");
+        let waits = FactId::accept_queue_waiting_fraction;
+        for (share, waiting, confidence) in
+            [(1.0, 1.0, Some(0.7)), (0.5, 0.6, Some(0.7)), (0.4, 1.0, None), (1.0, 0.17, None)]
+        {
+            let processes = [(FactId::processes_at_limit_fraction, share), (waits, waiting)];
+            let finding = with(&[&outside[..], &processes[..]].concat());
+            assert_eq!(finding.map(|finding| finding.confidence), confidence, "{share} {waiting}");
         }
     }
 

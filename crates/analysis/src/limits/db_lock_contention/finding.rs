@@ -15,7 +15,7 @@ use webdyno_model::setting::SettingId;
 
 /// One that waits now and then is how transactions work.
 const WAITING_MIN: f64 = 1.0;
-/// What part of the requests in flight must wait for rows to be what limits.
+/// What part of the requests that are worked on must wait for rows to be what limits: those in queues wait for these.
 const SHARE_MIN: f64 = 0.25;
 
 /// So many of the requests must have waited for a table.
@@ -36,7 +36,7 @@ fn query_cache_finding(facts: &Facts) -> Option<Finding> {
     let waiting =
         facts.value(FactId::db_query_cache_lock_waiting_mean).filter(|waiting| *waiting >= WAITING_MIN)?;
     let all = facts.value(FactId::db_lock_waiting_mean).unwrap_or(waiting);
-    let share = (waiting / concurrency::requests_in_flight(facts).unwrap_or(waiting)).min(1.0);
+    let share = (waiting / concurrency::requests_worked_on(facts).unwrap_or(waiting)).min(1.0);
     if waiting < QUERY_CACHE_FRACTION_MIN * all || share < SHARE_MIN || concurrency::is_cpu_bound(facts) {
         return None;
     }
@@ -69,7 +69,7 @@ fn query_cache_finding(facts: &Facts) -> Option<Finding> {
 /// Statements wait for locks that are not of rows: by their states, or else by what they could be doing meanwhile.
 fn table_lock_finding(facts: &Facts) -> Option<Finding> {
     let (waiting, reported, words) = waiting_by_states(facts).or_else(|| waiting_by_counts(facts))?;
-    let share = (waiting / concurrency::requests_in_flight(facts).unwrap_or(waiting)).min(1.0);
+    let share = (waiting / concurrency::requests_worked_on(facts).unwrap_or(waiting)).min(1.0);
     if share < SHARE_MIN {
         return None;
     }
@@ -112,7 +112,7 @@ fn waiting_by_counts(facts: &Facts) -> Option<(f64, bool, String)> {
 fn row_lock_finding(facts: &Facts) -> Option<Finding> {
     let waiting = concurrency::row_lock_waiting(facts).filter(|waiting| *waiting >= WAITING_MIN)?;
     let share = (waiting
-        / concurrency::requests_in_flight(facts).or(concurrency::statements_running(facts))?)
+        / concurrency::requests_worked_on(facts).or(concurrency::statements_running(facts))?)
     .min(1.0);
     if share < SHARE_MIN || concurrency::is_cpu_bound(facts) {
         return None;
@@ -170,6 +170,16 @@ mod tests {
         assert_eq!((finding.confidence, finding.explains_fraction), (0.95, Some(0.966)));
         assert!(finding.summary.contains("(709 ms each)"), "{}", finding.summary);
         assert_eq!(with(22.7, f64::NAN, 23.5, 0.05).unwrap().confidence, 0.8);
+        // Those in queues in front of it wait for the same.
+        for (queue, fires) in [(0.0, false), (180.0, true)] {
+            let seen = [
+                (FactId::db_row_lock_waiting_mean, 58.0),
+                (FactId::in_flight_mean, 285.0),
+                (FactId::accept_queue_mean, queue),
+                (FactId::cpu_busy_fraction, 0.05),
+            ];
+            assert_eq!(check(&facts(&seen, &[])).is_some(), fires, "{queue}");
+        }
     }
 
     #[test]

@@ -26,10 +26,12 @@ const CONFIDENCE_SERVED: f64 = 0.75;
 pub fn check(facts: &Facts) -> Option<Finding> {
     let max = facts.setting(SETTING).filter(|max| facts.is_service("lighttpd") && *max >= 1.0)?;
     let queue = noticed_queue(facts)?;
-    // What waits to be accepted is among the kernel's connections.
+    // What waits to be accepted is among the kernel's connections. These are listed now and then, and the queue grows meanwhile.
+    let are_taken =
+        |(least, most): (f64, f64)| most >= TAKEN_FRACTION_MIN * max && least <= TAKEN_FRACTION_MAX * max;
     let held = facts.value(FactId::client_connections_mean).map(|all| all - queue);
-    let taken = held.or_else(|| served_at_once(facts))?;
-    let is_taken = (TAKEN_FRACTION_MIN * max..=TAKEN_FRACTION_MAX * max).contains(&taken);
+    let is_held = held.is_some_and(|held| are_taken((held, held)));
+    let is_taken = is_held || served_at_once(facts).is_some_and(are_taken);
     let computes =
         facts.value(FactId::busiest_thread_fraction).is_none_or(|part| part > BUSY_THREAD_FRACTION_MAX);
     if computes || !is_taken {
@@ -48,7 +50,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(max),
             format_number(significant(queue, 3))
         ),
-        confidence: if held.is_some() { CONFIDENCE } else { CONFIDENCE_SERVED },
+        confidence: if is_held { CONFIDENCE } else { CONFIDENCE_SERVED },
         explains_fraction: facts
             .value(FactId::in_flight_mean)
             .map(|in_flight| significant((queue / in_flight.max(1.0)).min(1.0), 3)),
@@ -60,12 +62,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Requests that are served at once: those that wait behind lighttpd, and by Little's law as many as end, each for as long as one alone.
-fn served_at_once(facts: &Facts) -> Option<f64> {
+/// Requests that are served at once: at least those that wait behind lighttpd, and at most, by Little's law, as many as end, each for as
+/// long as the slowest of those that were sent alone.
+fn served_at_once(facts: &Facts) -> Option<(f64, f64)> {
     let behind: f64 = facts.each(FactId::upstream_waiting_mean).map(|(_, waiting)| waiting).sum();
     let by_law = facts.value(FactId::response_time_alone_us).zip(facts.ended_per_s());
     let by_law = by_law.map(|(alone_us, per_s)| per_s * alone_us / 1e6);
-    by_law.map_or((behind > 0.0).then_some(behind), |by_law| Some(by_law.max(behind)))
+    let most = by_law.map_or(behind, |by_law| by_law.max(behind));
+    (most > 0.0).then_some((behind, most))
 }
 
 fn remedy(max: f64, wanted: f64) -> Remedy {
@@ -112,10 +116,14 @@ mod tests {
         assert!(found.summary.starts_with(begins), "{}", found.summary);
         assert_eq!(found.remedies[0].to, Some(SettingValue::Integer(128)));
         let unlisted = (FactId::client_connections_mean, f64::NAN);
-        for (alone_us, confidence) in [(50_000.0, Some(CONFIDENCE_SERVED)), (5_000.0, None)] {
+        let slowest =
+            [(50_000.0, Some(CONFIDENCE_SERVED)), (90_000.0, Some(CONFIDENCE_SERVED)), (5_000.0, None)];
+        for (alone_us, confidence) in slowest {
             let served = with(&[unlisted, (FactId::response_time_alone_us, alone_us)], Some(8));
             assert_eq!(served.map(|finding| finding.confidence), confidence, "{alone_us}");
         }
+        let rare = [(FactId::client_connections_mean, 54.0), (FactId::response_time_alone_us, 60_000.0)];
+        assert_eq!(with(&rare, Some(8)).map(|finding| finding.confidence), Some(CONFIDENCE_SERVED));
         for (what, changes, max) in [
             ("places are free", vec![], Some(64)),
             ("nobody knows how many there may be", vec![], None),

@@ -24,6 +24,8 @@ const EVEN_CI95_MAX: f64 = 0.1;
 const CONFIDENCE: f64 = 0.9;
 /// What is counted with the requests that were given up does not show whether it is even.
 const CONFIDENCE_GIVEN_UP: f64 = 0.75;
+/// Where fewer turns than these are used something else is slow.
+const UNUSED_RATE_FRACTION_MIN: f64 = 0.5;
 const CONFIDENCE_UNUSED: f64 = 0.7;
 const CONFIDENCE_WATCHED: f64 = 0.6;
 /// The rate of a part of the site, or of each client, is not that of the server.
@@ -90,8 +92,8 @@ fn let_through(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
     let given_up = || facts.value(FactId::ended_per_s).map(|per_s| (per_s, CONFIDENCE_GIVEN_UP));
     let unused = || {
         let (rate, (ended, _)) = facts.value(FactId::rate).zip(given_up())?;
-        let is_between =
-            rate > 0.0 && rate <= RATE_FRACTION.1 * allowed && ended >= RATE_FRACTION.0 * allowed;
+        let may_be = UNUSED_RATE_FRACTION_MIN * allowed..=RATE_FRACTION.1 * allowed;
+        let is_between = may_be.contains(&rate) && ended >= RATE_FRACTION.0 * allowed;
         is_between.then_some((rate, CONFIDENCE_UNUSED))
     };
     let near = |found: &(f64, f64)| is_near(&found.0);
@@ -154,6 +156,7 @@ mod tests {
             ("another rate", vec![(FactId::rate, 40.0)], held),
             ("an uneven rate", vec![(FactId::rate_ci95_fraction, 0.3)], held),
             ("fewer end", vec![(FactId::rate, 40.0), (FactId::ended_per_s, 50.0)], held),
+            ("few are answered", vec![(FactId::rate, 10.0), (FactId::ended_per_s, 70.0)], held),
             ("as quick as alone", vec![(FactId::response_time_mean_us, 96_000.0)], held),
             ("no processor is free", vec![(FactId::pressure_group_cpu_some_fraction, 0.9)], held),
             ("a queue", vec![(FactId::accept_queue_mean, 9.0)], held),

@@ -18,8 +18,6 @@ const WAITING_MIN: f64 = 2.0;
 const SLOWER_TIMES_MIN: f64 = 2.0;
 const SLOWER_US_MIN: f64 = 20_000.0;
 const CONFIDENCE: f64 = 0.85;
-/// In a chain all that wait at its last server wait at those before it, too.
-const OF_THE_MOST_MIN: f64 = 0.8;
 /// Its connections are open while requests are under way, and which of them wait is not told.
 const CONFIDENCE_UNSURE: f64 = 0.75;
 const SEEN_FRACTION_MIN: f64 = 0.1;
@@ -47,7 +45,8 @@ pub(crate) struct Upstream<'a> {
 
 /// The server that most of the requests in flight wait for, wherever it is, the last one of a chain; `None` where there is none.
 pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
-    let worked_on = worked_on(facts)?;
+    let worked_on = concurrency::requests_in_flight(facts)? - concurrency::requests_queued(facts);
+    let worked_on = worked_on.max(WAITING_MIN);
     let topology = facts.topology.as_ref()?;
     let service = facts.service.as_ref()?;
     let may_be_linked = |at: &str| backends::are_unseen(Some(topology)) && !is_here(at);
@@ -56,21 +55,21 @@ pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
         .each(FactId::upstream_waiting_mean)
         .filter(|(at, _)| is_linked(at) || may_be_linked(at))
         .map(|(at, seen)| (at, seen, at_most_waiting(facts, at, seen)))
-        .filter(|(_, _, waiting)| *waiting >= WAITING_MIN)
+        .filter(|(_, _, waiting)| *waiting >= WAITING_MIN.max(WAITING_FRACTION_MIN * worked_on))
         .collect();
-    let most = all.iter().map(|(_, _, waiting)| *waiting).fold(0.0, f64::max);
+    // All that wait at the last server of a chain wait at those before it, too, and more with them that queue there.
     let is_last = |at: &str| {
         topology.links.iter().any(|link| link.by == at && is_backend(topology, link)) || !is_linked(at)
     };
     let (address, seen, waiting) =
-        *all.iter()
-            .filter(|(_, _, waiting)| *waiting >= OF_THE_MOST_MIN * most)
-            .max_by(|a, b| is_last(a.0).cmp(&is_last(b.0)).then(a.2.total_cmp(&b.2)))?;
+        *all.iter().max_by(|a, b| is_last(a.0).cmp(&is_last(b.0)).then(a.2.total_cmp(&b.2)))?;
+    // What its client gave up is not in flight, and waits on another machine all the same; on this one it may queue.
+    let worked_on = if is_here(address) { worked_on } else { worked_on.max(seen) };
     let waiting = waiting.min(worked_on);
     let time_us = time_us(facts, address, waiting)?;
     let program = backends::listening_at(topology, address);
     let program = program.map(|(_, service)| backends::program_name(service).to_owned());
-    (waiting >= WAITING_FRACTION_MIN * worked_on).then(|| Upstream {
+    Some(Upstream {
         address,
         waiting,
         of: worked_on,
@@ -100,13 +99,6 @@ fn is_here(at: &str) -> bool {
     ["127.", "[::1]", "unix:"].iter().any(|here| at.starts_with(here))
 }
 
-/// Requests that a worker or a process has begun: those in flight without what queues at the server's socket or for PHP-FPM.
-fn worked_on(facts: &Facts) -> Option<f64> {
-    let for_fpm: f64 = facts.each(FactId::fpm_queue_mean).map(|(_, queue)| queue).sum();
-    let queued = for_fpm + facts.value(FactId::accept_queue_mean).unwrap_or(0.0);
-    Some((concurrency::requests_in_flight(facts)? - queued).max(WAITING_MIN))
-}
-
 /// The most requests that may wait at a server: on kept connections the kernel's clock does not always tell.
 pub(crate) fn at_most_waiting(facts: &Facts, address: &str, seen: f64) -> f64 {
     seen + facts.value_of(FactId::upstream_unsure_mean, address).unwrap_or(0.0)
@@ -120,7 +112,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let alone_us = facts.value(FactId::response_time_alone_us);
     let is_slower = match alone_us {
         Some(alone_us) => upstream.time_us >= SLOWER_TIMES_MIN * alone_us + SLOWER_US_MIN,
-        None => !facts.loaded && upstream.time_us >= SUSPECTED_US_MIN,
+        // In front of it a pool is full: whether it is too small or this too slow, nobody knows.
+        None => {
+            !facts.loaded
+                && concurrency::requests_queued(facts) < WAITING_MIN
+                && upstream.time_us >= SUSPECTED_US_MIN
+        }
     };
     if !is_slower || worker_waits::machine_is_short(facts) || concurrency::is_mostly_errors(facts) {
         return None;
@@ -266,10 +263,19 @@ mod tests {
         };
         let link = |from_pid, by: &str| Link { from_pid, by: by.into(), ..Link::default() };
         let links = vec![link(3, AT), link(1, FPM)];
-        assert_eq!(
-            found(Topology { backends: vec![fpm.clone()], links, ..Topology::default() }),
-            Some(CONFIDENCE)
-        );
+        let whole = Topology { backends: vec![fpm.clone()], links, ..Topology::default() };
+        assert_eq!(found(whole.clone()), Some(CONFIDENCE));
+        // The pool is full: more wait for it, of which some were given up by their clients.
+        let full = [
+            (FactId::upstream_waiting_mean, AT, 22.0),
+            (FactId::upstream_waiting_mean, FPM, 48.0),
+            (FactId::fpm_queue_mean, "www", 31.0),
+        ];
+        let mut facts = facts_of_several(&with_changes(&BASE, &[(FactId::rate, 12.0)]), &full);
+        facts.service.as_mut().unwrap().service = "lighttpd".into();
+        facts.topology = Some(whole);
+        let summary = check(&facts).unwrap().summary;
+        assert!(summary.contains("22 of 22 in progress at once, 1.83 s each"), "{summary}");
         // What PHP-FPM asks is not told to everybody.
         let links = vec![link(1, FPM)];
         let seen = Topology { backends: vec![fpm], links, ..Topology::default() };
