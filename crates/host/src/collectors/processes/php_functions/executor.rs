@@ -91,6 +91,9 @@ mod tests {
         let mut child = (0..1000).find_map(start).unwrap();
         let mut executor =
             Executor { globals: Some(0x1000), offset: Some(8), children: vec![1], ..Executor::default() };
+        // Whoever starts a process goes on before its program is mapped (exec_mmap of the kernel).
+        let is_mapped = |_| memory::php_regions(child.id()).is_ok_and(|php| !php.is_empty());
+        assert!((0..1_000_000).any(is_mapped));
         executor.find(child.id(), false);
         // It reads until its input ends.
         child.wait().unwrap();
