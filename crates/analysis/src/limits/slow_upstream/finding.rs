@@ -99,6 +99,16 @@ fn is_here(at: &str) -> bool {
     ["127.", "[::1]", "unix:"].iter().any(|here| at.starts_with(here))
 }
 
+/// Whether questions that anybody may have asked are those of the load: its requests are slower than one alone, and none of these has
+/// waited for longer than they take, as what is sent to a collector of logs does, which never answers.
+fn may_be_of_the_load(facts: &Facts, address: &str) -> bool {
+    let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
+    times.is_some_and(|(alone_us, usual_us)| {
+        usual_us >= SLOWER_TIMES_MIN * alone_us + SLOWER_US_MIN
+            && facts.value_of(FactId::upstream_waited_us, address).is_none_or(|waited| waited <= usual_us)
+    })
+}
+
 /// The most requests that may wait at a server: on kept connections the kernel's clock does not always tell.
 pub(crate) fn at_most_waiting(facts: &Facts, address: &str, seen: f64) -> f64 {
     seen + facts.value_of(FactId::upstream_unsure_mean, address).unwrap_or(0.0)
@@ -119,7 +129,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
                 && upstream.time_us >= SUSPECTED_US_MIN
         }
     };
-    if !is_slower || worker_waits::machine_is_short(facts) || concurrency::is_mostly_errors(facts) {
+    if !is_slower
+        || (upstream.is_guessed && !may_be_of_the_load(facts, upstream.address))
+        || worker_waits::machine_is_short(facts)
+        || concurrency::is_mostly_errors(facts)
+    {
         return None;
     }
     let busy = facts
@@ -283,7 +297,17 @@ mod tests {
         let unknown = String::new;
         let missing =
             vec![MissingSignal { signal: "topology".into(), why: unknown(), how_to_enable: unknown() }];
-        assert_eq!(found(Topology { missing, ..seen }), Some(CONFIDENCE_SUSPECTED));
+        let unseen = Topology { missing, ..seen };
+        assert_eq!(found(unseen.clone()), Some(CONFIDENCE_SUSPECTED));
+        // A collector of logs on that machine never answers, and a load that is as quick as one alone waits for nobody.
+        let waited = |us: f64, usual_us: f64| {
+            let several = [waiting[0], (FactId::upstream_waited_us, AT, us)];
+            let usual = [(FactId::response_time_mean_us, usual_us)];
+            let mut facts = facts_of_several(&with_changes(&BASE, &usual), &several);
+            facts.topology = Some(unseen.clone());
+            check(&facts).is_some()
+        };
+        assert_eq!([waited(4e5, 8e5), waited(6e7, 8e5), waited(1e4, 6.1e4)], [true, false, false]);
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn locks_text(facts: &Facts) -> String {
 
 /// Where on this machine or another one most requests wait for an answer.
 fn awaited_text(facts: &Facts) -> Option<String> {
-    let upstream = awaited(facts)?;
+    let upstream = awaited(facts).filter(|upstream| !upstream.is_guessed)?;
     let name = upstream.program.unwrap_or_else(|| "the server".to_owned());
     Some(format!(
         "{} of them wait for an answer of {name} at {}, {} each",
