@@ -39,7 +39,6 @@ fact_table! {
     (scoreboard_full_messages_worker, "messages", "apache_log.AH00288.messages_count", Derivation::Rise),
     (worker_threads_seen_mean, "threads", "apache_writers.seen_count", Derivation::Mean),
     (worker_threads_logging_mean, "threads", "apache_writers.logging_count", Derivation::Mean),
-    (idle_connections_mean, "connections", "clients.idle_count", Derivation::Mean),
     (sending_connections_mean, "connections", "clients.sending_count", Derivation::Mean),
     (receiving_connections_mean, "connections", "clients.receiving_count", Derivation::Mean),
     (network_received_bytes_per_s, "bytes/s", "tcp.IpExtInOctets.count", Derivation::Rate(1.0)),

@@ -331,6 +331,7 @@ impl<'a> FactBuilder<'a> {
         self.held_by_group();
         self.largest_worker();
         self.open_files();
+        self.idle_connections();
         self.connection_attempts();
         self.conntrack();
         self.links();

@@ -22,7 +22,6 @@ const QUEUE: &str = "sockets.accept_queue_count";
 const WRITING: &str = "apache.workers_writing_count";
 const NGINX_WRITING: &str = "nginx.connections_writing_count";
 const CONNECTIONS: &str = "clients.connections_count";
-const IDLE: &str = "clients.idle_count";
 /// Pages that the agent asked for: requests, and connections, that are nobody's traffic.
 const OWN_PAGES: &str = "apache.own_requests_count";
 /// Counts of requests that the programs keep themselves, in front or not.
@@ -96,7 +95,8 @@ impl FactBuilder<'_> {
         let used_once = self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
         // nginx counts who asks for the count; of connections those have a request that are not idle.
         let writing = self.series.mean(NGINX_WRITING).map(|count| ((count - 1.0).max(0.0), NGINX_WRITING));
-        let asked = self.series.mean(CONNECTIONS).zip(self.series.mean(IDLE));
+        let idle = self.facts.get(&FactId::idle_connections_mean).map(|fact| fact.value);
+        let asked = self.series.mean(CONNECTIONS).zip(idle);
         let asked = asked.map(|(all, idle)| ((all - idle).max(0.0), CONNECTIONS));
         if let Some((in_server, metric)) = reported.or(used_once).or(writing).or(asked) {
             self.add_observed(FactId::in_flight_mean, Some(in_server), (metric, Derivation::Mean));
@@ -270,9 +270,17 @@ mod tests {
             assert_eq!(outside.value(FactId::service_time_mean_us), service_us, "{opened}");
         }
         let counts = [("nginx.requests_count", 100.0)];
+        const IDLE: (&str, f64) = ("clients.idle_count", 22.0);
+        let owed = |count| ("clients.owed_count", count);
+        let unsure = |count| ("clients.unsure_count", count);
         for (levels, in_flight) in [
-            (vec![connections, (super::IDLE, 22.0)], 8.0),
-            (vec![connections, (super::IDLE, 22.0), (super::NGINX_WRITING, 7.0)], 6.0),
+            (vec![connections, IDLE], 8.0),
+            (vec![connections, IDLE, (super::NGINX_WRITING, 7.0)], 6.0),
+            // Quick answers: where nobody waits for longer than a tick of the clock, those that cannot be told do not either.
+            (vec![connections, ("clients.idle_count", 4.0), owed(0.0), unsure(26.0)], 0.0),
+            (vec![connections, ("clients.idle_count", 4.0), owed(2.0), unsure(24.0)], 10.0),
+            (vec![connections, ("clients.idle_count", 0.0), owed(2.0), unsure(28.0)], 30.0),
+            (vec![connections, ("clients.idle_count", 0.0), owed(0.0), unsure(30.0)], 30.0),
         ] {
             assert_eq!(watched(&counts, &levels).value(FactId::in_flight_mean), Some(in_flight));
         }

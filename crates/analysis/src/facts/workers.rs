@@ -14,11 +14,14 @@ const CLAMPS: [&str; 10] = [
 /// Of fewer readings nobody can say how often there was something in them.
 const READINGS_MIN: usize = 4;
 
+/// So many connections must be known to be idle or not for those that cannot be told to be counted as they are.
+const TOLD_MIN: f64 = 1.0;
+
 /// A queue that is so full on average has no room for those who come, except for moments.
 const QUEUE_FULL_MIN: f64 = 0.9;
 
 fact_table! {
-    "connections": connections_held_mean, accept_queue_last;
+    "connections": connections_held_mean, idle_connections_mean, accept_queue_last;
     "requests": requests_in_workers_mean, requests_per_connection;
     "workers": workers_live_mean;
     "processes": service_processes_grew;
@@ -52,6 +55,19 @@ impl FactBuilder<'_> {
         self.add_from(FactId::workers_live_mean, live, ("apache.slots_count", Derivation::Mean));
         self.process_growth();
         self.clamps();
+    }
+
+    /// Connections on which nothing is asked. Where the kernel's clock is too coarse to tell, they are as the others: clients that
+    /// think before they ask again are never unsure while they wait, and those that ask again at once hardly ever idle.
+    pub(super) fn idle_connections(&mut self) {
+        const IDLE: &str = "clients.idle_count";
+        let mean = |metric: &str| self.series.mean(metric);
+        let idle = mean(IDLE).map(|idle| {
+            let told = mean("clients.owed_count").map(|owed| idle + owed).filter(|told| *told >= TOLD_MIN);
+            let as_others = |(told, unsure): (f64, f64)| unsure * idle / told;
+            idle + told.zip(mean("clients.unsure_count")).map_or(0.0, as_others)
+        });
+        self.add_from(FactId::idle_connections_mean, idle, (IDLE, Derivation::Mean));
     }
 
     /// Where the queue is full all the time, requests are also under way outside of the server: they try to connect again and

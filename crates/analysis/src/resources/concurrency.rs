@@ -39,6 +39,13 @@ pub(crate) fn requests_worked_on(facts: &Facts) -> Option<f64> {
     Some(requests_in_flight(facts)? - requests_queued(facts)).filter(|count| *count > 0.0)
 }
 
+/// Requests that the programs behind the server work on.
+pub(crate) fn worked_on_behind(facts: &Facts) -> f64 {
+    let asked = [FactId::upstream_waiting_mean, FactId::upstream_unsure_mean];
+    let asked: f64 = asked.iter().flat_map(|name| facts.each(*name)).map(|(_, count)| count).sum();
+    asked.max(facts.value(FactId::requests_behind_workers_mean).unwrap_or(0.0))
+}
+
 /// Of all that ended, errors of the server: most of them.
 const ERRORS_FRACTION_MIN: f64 = 0.5;
 

@@ -209,16 +209,10 @@ fn answers_late(facts: &Facts) -> bool {
         Some(per_s) => waiting / per_s * 1e6 > HELD_US_MAX,
         // Where nobody counts requests, nobody knows how long it is: but most of them should be worked on.
         None => {
-            waiting >= WAITING_UNCOUNTED_MIN && worked_on_behind(facts) < WORKED_ON_FRACTION_MIN * waiting
+            waiting >= WAITING_UNCOUNTED_MIN
+                && concurrency::worked_on_behind(facts) < WORKED_ON_FRACTION_MIN * waiting
         }
     }
-}
-
-/// Requests that the programs behind the server work on.
-fn worked_on_behind(facts: &Facts) -> f64 {
-    let asked = [FactId::upstream_waiting_mean, FactId::upstream_unsure_mean];
-    let asked: f64 = asked.iter().flat_map(|name| facts.each(*name)).map(|(_, count)| count).sum();
-    asked.max(facts.value(FactId::requests_behind_workers_mean).unwrap_or(0.0))
 }
 
 /// Whether what was seen can be believed to its end.

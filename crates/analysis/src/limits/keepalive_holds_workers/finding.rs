@@ -13,6 +13,8 @@ use webdyno_model::setting::SettingId;
 
 /// From this share of the busy workers on that wait for another request, these are what is missing.
 const HELD_FRACTION_MIN: f64 = 0.5;
+/// Fewer would be enough for those that wait; a smaller part is met by chance.
+const ENOUGH_FRACTION_MIN: f64 = 0.3;
 /// A load of which fewer requests than this use a connection again does not hold any with it.
 const REUSED_FRACTION_MIN: f64 = 0.1;
 /// Seconds that are proposed: parts of a page come within one, also over slow lines; after three people read.
@@ -110,8 +112,12 @@ fn evidence_in_scoreboard(facts: &Facts) -> Option<String> {
 /// What the sockets say, also while the status page waits in the queue itself: on an idle connection nothing was asked since its
 /// last answer.
 fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
-    let idle =
-        facts.value(FactId::idle_connections_mean).filter(|idle| *idle >= HELD_FRACTION_MIN * workers)?;
+    let idle = facts.value(FactId::idle_connections_mean)?;
+    // Where only the server is seen: enough for all that wait.
+    let would_do = |queue: f64| !facts.loaded && idle >= queue && idle >= ENOUGH_FRACTION_MIN * workers;
+    if idle < HELD_FRACTION_MIN * workers && !noticed_queue(facts).is_some_and(would_do) {
+        return None;
+    }
     (!worker_waits::is_logging(facts)).then_some(())?;
     // With tickets of TLS 1.3 the server sends after it received, before it answers: that looks idle, too. A load that keeps no
     // connection and has its requests with the workers tells.

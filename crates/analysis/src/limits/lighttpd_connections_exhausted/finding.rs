@@ -4,6 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::worker_waits;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -16,6 +17,11 @@ const TAKEN_FRACTION_MIN: f64 = 0.75;
 const TAKEN_FRACTION_MAX: f64 = 1.2;
 /// A process with so much of a core accepts late because it computes.
 const BUSY_THREAD_FRACTION_MAX: f64 = 0.75;
+/// Connections that wait all the time while the thread has so little to do are not wanted,
+const SLEEPS_FRACTION_MAX: f64 = 0.3;
+/// unless it has no descriptors left, or waits for a disk.
+const FULL_MIN: f64 = 0.9;
+const CONFIDENCE_ACCEPTS_NOBODY: f64 = 0.6;
 /// Above what is wanted at once.
 const HEADROOM: f64 = 2.0;
 const CONFIDENCE: f64 = 0.85;
@@ -34,7 +40,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let is_taken = is_held || served_at_once(facts).is_some_and(are_taken);
     let computes =
         facts.value(FactId::busiest_thread_fraction).is_none_or(|part| part > BUSY_THREAD_FRACTION_MAX);
-    if computes || !is_taken {
+    if computes || !(is_taken || accepts_nobody(facts)) {
         return None;
     }
     let idle = facts
@@ -50,7 +56,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(max),
             format_number(significant(queue, 3))
         ),
-        confidence: if is_held { CONFIDENCE } else { CONFIDENCE_SERVED },
+        confidence: match (is_held, is_taken) {
+            (true, _) => CONFIDENCE,
+            (_, true) => CONFIDENCE_SERVED,
+            _ => CONFIDENCE_ACCEPTS_NOBODY,
+        },
         explains_fraction: facts
             .value(FactId::in_flight_mean)
             .map(|in_flight| significant((queue / in_flight.max(1.0)).min(1.0), 3)),
@@ -70,6 +80,15 @@ fn served_at_once(facts: &Facts) -> Option<(f64, f64)> {
     let by_law = by_law.map(|(alone_us, per_s)| per_s * alone_us / 1e6);
     let most = by_law.map_or(behind, |by_law| by_law.max(behind));
     (most > 0.0).then_some((behind, most))
+}
+
+/// Whether connections wait in each reading while its thread sleeps, and nothing of the machine is short: then it does not want them.
+fn accepts_nobody(facts: &Facts) -> bool {
+    let always = facts.value(FactId::accept_queue_waiting_fraction).is_some_and(|part| part >= 1.0);
+    let sleeps = facts.value(FactId::busiest_thread_fraction).is_some_and(|part| part <= SLEEPS_FRACTION_MAX);
+    let is_full = [FactId::open_files_fraction, FactId::worker_processes_blocked_mean];
+    let waits = is_full.into_iter().filter_map(|name| facts.value(name)).any(|full| full >= FULL_MIN);
+    always && sleeps && !waits && !worker_waits::machine_is_short(facts)
 }
 
 fn remedy(max: f64, wanted: f64) -> Remedy {
@@ -124,6 +143,18 @@ mod tests {
         }
         let rare = [(FactId::client_connections_mean, 54.0), (FactId::response_time_alone_us, 60_000.0)];
         assert_eq!(with(&rare, Some(8)).map(|finding| finding.confidence), Some(CONFIDENCE_SERVED));
+        let always = (FactId::accept_queue_waiting_fraction, 1.0);
+        let accepts = |more: &[(FactId, f64)]| with(&[&[always, unlisted], more].concat(), Some(8));
+        assert_eq!(accepts(&[]).map(|finding| finding.confidence), Some(CONFIDENCE_ACCEPTS_NOBODY));
+        for change in [
+            (FactId::open_files_fraction, 0.99),
+            (FactId::worker_processes_blocked_mean, 1.0),
+            (FactId::accept_queue_waiting_fraction, 0.8),
+            (FactId::busiest_thread_fraction, 0.5),
+            (FactId::pressure_group_cpu_some_fraction, 0.9),
+        ] {
+            assert!(accepts(&[change]).is_none(), "{change:?}");
+        }
         for (what, changes, max) in [
             ("places are free", vec![], Some(64)),
             ("nobody knows how many there may be", vec![], None),

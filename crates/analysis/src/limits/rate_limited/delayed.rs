@@ -11,9 +11,10 @@ use crate::limits::LimitId;
 use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
-use crate::resources::worker_waits;
+use crate::resources::{concurrency, worker_waits};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -28,6 +29,10 @@ const CONFIDENCE_GIVEN_UP: f64 = 0.75;
 const UNUSED_RATE_FRACTION_MIN: f64 = 0.5;
 const CONFIDENCE_UNUSED: f64 = 0.7;
 const CONFIDENCE_WATCHED: f64 = 0.6;
+/// So many requests, and so large a part of them, must be held by nginx itself, whose threads have so little to do.
+const HELD_MIN: f64 = 3.0;
+const HELD_FRACTION_MIN: f64 = 0.6;
+const BUSY_THREAD_FRACTION_MAX: f64 = 0.5;
 /// The rate of a part of the site, or of each client, is not that of the server.
 const CONFIDENCE_OF_A_PART: f64 = 0.45;
 
@@ -38,7 +43,11 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let is_off = limit.value.split_whitespace().any(|word| word == "nodelay")
         || value(service, "limit_req_dry_run").is_some_and(|set| set.value.eq_ignore_ascii_case("on"));
     let allowed = configured_rate(service).filter(|_| !is_off)?;
-    let (answered, certainty) = let_through(facts, allowed)?;
+    let through = let_through(facts, allowed);
+    let held = held_in_server(facts, allowed).filter(|_| through.is_none());
+    if through.or(held).is_none() {
+        return None;
+    }
     // Clients that wait for answers ask as often as they get them: that they would ask more often shows in what they wait.
     let slower = slower_than_alone(facts).or_else(|| takes_times_alone(facts));
     let waits = keeps_up(facts) == Some(false) || slower.is_some() || !facts.loaded;
@@ -49,23 +58,31 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         format!(" A request alone takes {}, under this load {}.", format_time(alone), format_time(usual))
     });
     let at = limit.at.map_or(String::new(), |at| format!(", set in {at}"));
+    let seen = match (through, held) {
+        (Some((per_s, _)), _) => format!("{} req/s get through.{waited}", format_number(per_s)),
+        (None, held) => {
+            format!(
+                "{} requests wait in nginx itself.",
+                format_number(held.map_or(0.0, |(requests, _)| requests))
+            )
+        }
+    };
     Some(Finding {
         id: LimitId::RateLimited.into(),
         summary: format!(
-            "Rate limited by limit_req {}{at}: requests are held back to {} req/s, and {} req/s get through.{waited}",
+            "Rate limited by limit_req {}{at}: requests are held back to {} req/s, and {seen}",
             limit.value,
             format_number(allowed),
-            format_number(answered),
         ),
-        confidence: match facts.loaded {
-            true => certainty,
-            false if is_of_all(service) && !is_of_address(service) => CONFIDENCE_WATCHED,
-            false => CONFIDENCE_OF_A_PART,
+        confidence: match through.or(held) {
+            Some((_, certainty)) if facts.loaded || through.is_none() => certainty,
+            _ if is_of_all(service) && !is_of_address(service) => CONFIDENCE_WATCHED,
+            _ => CONFIDENCE_OF_A_PART,
         },
         explains_fraction: slower.map(|(alone, usual)| 1.0 - alone / usual),
         facts: facts.cite(&fact_ids! {
             rate, rate_ci95_fraction, ended_per_s, offered_rate, response_time_mean_us, response_time_alone_us, cpu_busy_fraction,
-            accept_queue_mean,
+            accept_queue_mean, in_flight_mean, busiest_thread_fraction,
         }),
         remedies: vec![Remedy {
             from: Some(SettingValue::Text(limit.value)),
@@ -100,6 +117,20 @@ fn let_through(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
     answered.filter(near).or_else(|| given_up().filter(near)).or_else(unused)
 }
 
+/// Requests in nginx that nothing works on, where nobody counts those that end: of what may make them wait, `limit_req` is what is set.
+/// How sure that makes comes with it.
+fn held_in_server(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
+    let count = |name: FactId| facts.value(name);
+    let busy = [FactId::sending_connections_mean, FactId::receiving_connections_mean];
+    let busy: f64 = busy.into_iter().filter_map(count).sum::<f64>() + concurrency::worked_on_behind(facts);
+    let all = count(FactId::in_flight_mean).filter(|_| !facts.loaded)?;
+    let sleeps = count(FactId::busiest_thread_fraction).is_some_and(|busy| busy <= BUSY_THREAD_FRACTION_MAX);
+    let is_slower = facts.ended_per_s().is_some_and(|per_s| per_s < RATE_FRACTION.0 * allowed);
+    let held = all - busy;
+    (sleeps && !is_slower && held >= HELD_MIN && held >= HELD_FRACTION_MIN * all)
+        .then_some((significant(held, 2), CONFIDENCE_WATCHED))
+}
+
 const WHY: &str = "requests beyond this rate are held until their turn; the operator decides whether it may be higher, or the load generator's address exempt for a measurement";
 
 #[cfg(test)]
@@ -108,34 +139,57 @@ mod tests {
     use crate::facts::testing::{facts, with_changes};
     use webdyno_model::service::ScopedSetting;
 
+    const BASE: [(FactId, f64); 6] = [
+        (FactId::rate, 58.0),
+        (FactId::rate_ci95_fraction, 0.01),
+        (FactId::response_time_mean_us, 172_000.0),
+        (FactId::response_time_alone_us, 94_000.0),
+        (FactId::cpu_busy_fraction, 0.12),
+        (FactId::accept_queue_mean, 0.0),
+    ];
+
+    fn with(changes: &[(FactId, f64)], limit: &str, loaded: bool) -> Option<f64> {
+        let mut facts = facts(&with_changes(&BASE, changes), &[]);
+        facts.loaded = loaded;
+        let (limit, scope) = limit.split_once(" in ").unwrap_or((limit, "server"));
+        let one = |setting: &str, value: &str| ScopedSetting {
+            setting: setting.into(),
+            value: value.into(),
+            scope: vec![scope.into()],
+            ..ScopedSetting::default()
+        };
+        let service = facts.service.as_mut().unwrap();
+        service.service = "nginx".into();
+        service.scoped = vec![
+            one("limit_req_zone", "$server_name zone=all:1m rate=58r/s"),
+            one("limit_req", &format!("zone=all {limit}")),
+        ];
+        check(&facts).map(|finding| finding.confidence)
+    }
+
+    #[test]
+    fn what_waits_in_nginx_itself_is_held_where_nobody_counts_requests() {
+        let held = "burst=400";
+        let uncounted = (FactId::rate, f64::NAN);
+        let in_nginx = [
+            uncounted,
+            (FactId::in_flight_mean, 59.0),
+            (FactId::busiest_thread_fraction, 0.04),
+            (FactId::requests_behind_workers_mean, 2.0),
+        ];
+        assert_eq!(with(&in_nginx, held, false), Some(CONFIDENCE_WATCHED));
+        for (what, change) in [
+            ("it is worked on behind", (FactId::requests_behind_workers_mean, 30.0)),
+            ("it computes", (FactId::busiest_thread_fraction, 0.9)),
+            ("clients take answers", (FactId::sending_connections_mean, 40.0)),
+            ("fewer end", (FactId::ended_per_s, 30.0)),
+        ] {
+            assert_eq!(with(&[&in_nginx[..], &[change]].concat(), held, false), None, "{what}");
+        }
+    }
+
     #[test]
     fn an_even_rate_that_is_the_zone_s_is_its_work() {
-        let base = [
-            (FactId::rate, 58.0),
-            (FactId::rate_ci95_fraction, 0.01),
-            (FactId::response_time_mean_us, 172_000.0),
-            (FactId::response_time_alone_us, 94_000.0),
-            (FactId::cpu_busy_fraction, 0.12),
-            (FactId::accept_queue_mean, 0.0),
-        ];
-        let with = |changes: &[(FactId, f64)], limit: &str, loaded: bool| {
-            let mut facts = facts(&with_changes(&base, changes), &[]);
-            facts.loaded = loaded;
-            let (limit, scope) = limit.split_once(" in ").unwrap_or((limit, "server"));
-            let one = |setting: &str, value: &str| ScopedSetting {
-                setting: setting.into(),
-                value: value.into(),
-                scope: vec![scope.into()],
-                ..ScopedSetting::default()
-            };
-            let service = facts.service.as_mut().unwrap();
-            service.service = "nginx".into();
-            service.scoped = vec![
-                one("limit_req_zone", "$server_name zone=all:1m rate=58r/s"),
-                one("limit_req", &format!("zone=all {limit}")),
-            ];
-            check(&facts).map(|finding| finding.confidence)
-        };
         let held = "burst=400";
         assert_eq!(with(&[], held, true), Some(CONFIDENCE));
         assert_eq!(

@@ -11,7 +11,8 @@
 //! nothing while an answer lasts, and a worker waits for it once the connection's send buffer is full.
 //!
 //! And it tells when something was sent and received last: a connection on which nothing was asked since the last answer is idle,
-//! and whoever holds it waits for its client.
+//! and whoever holds it waits for its client. Where both were within one tick of the kernel's clock (1 to 10 ms) the order is not
+//! known: an answer that took less, or a client that asked again that quickly.
 //!
 //! A request of which more has come from one reading to the next, and which is not answered, is one whose client sends it slowly ([`uploads`]).
 //!
@@ -111,6 +112,28 @@ impl ConnectionEnds {
     }
 }
 
+/// Whether a request waits for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RequestState {
+    Idle,
+    Owed,
+    /// The last that came and the last that was sent were within one tick of the kernel's clock.
+    Unsure,
+    /// It was not accepted, or its client takes an answer, or the kernel does not tell.
+    Unknown,
+}
+
+impl RequestState {
+    fn of(end: &End) -> Self {
+        match end.owes_answer {
+            _ if end.inode == 0 || end.sending => Self::Unknown,
+            Some(true) => Self::Owed,
+            Some(false) => Self::Idle,
+            None => Self::Unsure,
+        }
+    }
+}
+
 /// An open connection, from the server's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Connection {
@@ -119,8 +142,8 @@ struct Connection {
     client_inode: Option<u64>,
     /// Whether its client has not taken all that was sent.
     sending: bool,
-    /// Whether it was accepted and nothing is asked on it.
-    idle: bool,
+    /// Of one that was accepted: whether nothing is asked on it.
+    request: RequestState,
     /// The bytes that came in and that were sent and confirmed, while it was accepted and a request on it is not answered.
     bytes: Option<(u64, u64)>,
 }
@@ -142,7 +165,7 @@ fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Conne
             cookie: end.cookie,
             client_inode,
             sending: end.sending,
-            idle: end.inode != 0 && end.owes_answer == Some(false) && !end.sending,
+            request: RequestState::of(end),
             bytes: unanswered_bytes(end),
         })
     };
@@ -225,8 +248,10 @@ fn read(port: u16, agent_pid: u32, target: &Target, uploads: &mut Uploads) -> Re
     reading.push("clients.connections_count", seen.all.len() as f64);
     let sending = seen.all.iter().filter(|connection| connection.sending).count();
     reading.push("clients.sending_count", sending as f64);
-    let idle = seen.all.iter().filter(|connection| connection.idle).count();
-    reading.push("clients.idle_count", idle as f64);
+    let count = |state| seen.all.iter().filter(|connection| connection.request == state).count() as f64;
+    reading.push("clients.idle_count", count(RequestState::Idle));
+    reading.push("clients.owed_count", count(RequestState::Owed));
+    reading.push("clients.unsure_count", count(RequestState::Unsure));
     let progress = seen.all.iter().filter_map(|connection| Some((connection.cookie, connection.bytes?)));
     reading.push_some("clients.receiving_count", uploads.count(progress).map(|count| count as f64));
     reading.push("clients.left_count", seen.left_count as f64);
@@ -245,8 +270,15 @@ impl Collector for Clients {
 
     fn metrics(&self) -> Vec<Metric> {
         const SOURCE: &str = "sock_diag(7)";
+        const INFO: &str = "sock_diag(7), tcp_info";
         let server_ends = |state: &str| format!("ss -tnH state {state} 'sport = :PORT' | wc -l");
         let all = server_ends("established");
+        // Milliseconds since something was sent, and since something came.
+        let last = |sent: &str| {
+            format!(
+                "ss -tniH state established 'sport = :PORT' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 {sent} $4 {{n++}} END {{print n + 0}}'"
+            )
+        };
         // Without those that a webdyno on this machine holds.
         let ours = "ss -tnpH state established 'dport = :PORT' | grep -c '\"webdyno\"'";
         let others = format!("echo $(( $({all}) - $({ours}) ))");
@@ -258,14 +290,12 @@ impl Collector for Clients {
                 // Without the column of states the second one is Send-Q.
                 "ss -tnH state established 'sport = :PORT' | awk '$2>0' | wc -l",
             ),
-            gauge(
-                "clients.idle_count",
-                "sock_diag(7), tcp_info",
-                "ss -tniH state established 'sport = :PORT' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 <= $4 {n++} END {print n + 0}'",
-            ),
+            gauge("clients.idle_count", INFO, last("<")),
+            gauge("clients.owed_count", INFO, last(">")),
+            gauge("clients.unsure_count", INFO, last("==")),
             gauge(
                 "clients.receiving_count",
-                "sock_diag(7), tcp_info",
+                INFO,
                 "a=$(ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | sort); sleep 1; ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | grep -vxcF \"$a\"",
             ),
             gauge("clients.left_count", SOURCE, server_ends("close-wait")),

@@ -46,6 +46,29 @@ fn what_is_not_on_this_machine_is_somebody_elses() {
 }
 
 #[test]
+fn whether_a_request_waits_is_told_by_what_came_last() {
+    let state = |inode, sending, owes_answer| {
+        let here = ([127, 0, 0, 1].into(), 80);
+        let end = End {
+            cookie: [1; 8],
+            open: true,
+            sending,
+            owes_answer,
+            bytes: None,
+            own: here,
+            peer: here,
+            inode,
+        };
+        RequestState::of(&end)
+    };
+    assert_eq!(state(7, false, Some(true)), RequestState::Owed);
+    assert_eq!(state(7, false, Some(false)), RequestState::Idle);
+    assert_eq!(state(7, false, None), RequestState::Unsure, "both within a tick of the clock");
+    assert_eq!(state(7, true, Some(false)), RequestState::Unknown, "its client takes an answer");
+    assert_eq!(state(0, false, Some(false)), RequestState::Unknown, "nobody has accepted it");
+}
+
+#[test]
 fn without_a_port_or_a_generator_that_lives_there_is_a_reason() {
     let reading = Clients::default().read(&Target::default());
     assert_eq!((reading.error, reading.missing[0].signal.as_str()), (None, "clients"));
