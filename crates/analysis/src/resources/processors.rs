@@ -12,6 +12,9 @@ use crate::resources::utilisation::rate;
 use crate::settings::backends;
 use crate::wording::format_number;
 
+/// Databases, as the kernel names them.
+const DATABASES: [&str; 3] = ["mariadbd", "mysqld", "postgres"];
+
 /// From this share on processors are full: between a process that ends its turn and the next one there are always gaps, and
 /// where the generator shares the cores it is waited for at times.
 const BUSY_FRACTION_MIN: f64 = 0.85;
@@ -134,6 +137,14 @@ pub(crate) fn may_be_own(facts: &Facts, others: &OtherProcesses) -> bool {
     let of_sites = others.programs.iter().filter(|(name, _)| is_behind_sites(name));
     let of_sites: f64 = of_sites.map(|(_, cores)| cores).sum();
     backends::are_unseen(facts.topology.as_ref()) && of_sites >= NAMED_FRACTION_MIN * others.named_cores
+}
+
+/// A database on this machine whose clients could not be seen, and the cores that it takes: whoever has a site beside it asks it.
+pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64)> {
+    let is_unseen =
+        backends::are_unseen(facts.topology.as_ref()) && facts.value(FactId::db_cpu_cores).is_none();
+    let mut programs = facts.each(FactId::foreign_program_cpu_cores).filter(|_| is_unseen);
+    programs.find(|(name, _)| DATABASES.contains(name))
 }
 
 /// The share of a request's time in a worker of an exhausted pool, or of its response time where no pool is, in which it is at a

@@ -3,7 +3,9 @@
 //! What each source tells: docs/metrics.md. What needs rights: proc(5) (`/proc/PID/fd`, `smaps_rollup`, `syscall`:
 //! PTRACE_MODE_READ), hidepid in proc(5), syslog(2), and the modes that Debian gives logs and sockets.
 
+use std::collections::BTreeMap;
 use webdyno_analysis::measurement::Measurement;
+use webdyno_model::number::Number;
 use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Topology;
@@ -110,11 +112,27 @@ fn is_of_backend(metric: &str) -> bool {
         && metric.matches('.').count() > 1
 }
 
+/// Programs behind the service, as the kernel names them: who may not see whose they are still sees what each of them uses (proc_pid_stat(5)).
+const PROGRAMS: [(&str, &str); 2] = [("mariadb", "mariadbd"), ("php_fpm", "php-fpm8.2")];
+
+/// What programs behind the service use becomes that of others.
+fn as_strangers(values: &mut BTreeMap<String, Number>) {
+    for (backend, program) in PROGRAMS {
+        let as_named = format!("foreign.{program}.cpu_s");
+        values.remove(&as_named);
+        let Some(used) = values.get(&format!("process.{backend}.cpu_s")).copied() else { continue };
+        values.insert(as_named, used);
+    }
+}
+
 /// A measurement without what these sources tell. Who listens at a socket, and who is connected to it, is told by descriptors, which
 /// only root reads.
 pub fn hide_sources(sources: &[SignalSource], of: &Measurement) -> Measurement {
     let mut measurement = of.clone();
     for timed in &mut measurement.samples {
+        if sources.contains(&SignalSource::Root) {
+            as_strangers(&mut timed.sample.values);
+        }
         timed.sample.values.retain(|metric, _| !sources.iter().any(|source| source.hides(metric)));
     }
     measurement.samples.retain(|timed| !timed.sample.values.is_empty() || timed.sample.error.is_some());

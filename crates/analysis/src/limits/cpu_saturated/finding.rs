@@ -210,8 +210,11 @@ fn predicted(facts: &Facts, times: f64) -> Option<Predicted> {
 
 fn advice(facts: &Facts, usable: f64) -> &'static str {
     let share = |name: FactId| facts.value(name).map_or(0.0, |part| part / usable);
-    let foreign = processors::other_processes(facts).map_or(0.0, |foreign| foreign.cores / usable);
-    if foreign > 0.3 {
+    let foreign = processors::other_processes(facts);
+    let foreign_share = foreign.as_ref().map_or(0.0, |foreign| foreign.cores / usable);
+    if foreign.is_some_and(|foreign| processors::may_be_own(facts, &foreign)) {
+        "run webdyno as root, which shows what the other programs do, and for whom; then less work per request, or more or faster cores"
+    } else if foreign_share > 0.3 {
         "other programs use much of the CPU: move them first; then less work per request, or more or faster cores"
     } else if share(FactId::client_cpu_cores) > 0.2 {
         "the generator shares the machine: measure from another one before buying; then less work per request, or more cores"

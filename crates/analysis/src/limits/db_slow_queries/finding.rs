@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::resources::{concurrency, memory_evidence};
+use crate::resources::{concurrency, memory_evidence, processors};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -27,6 +27,9 @@ const MERGES_MIN: f64 = 0.2;
 const BUSY_FRACTION_MIN: f64 = 0.9;
 /// What part of the saturated CPUs, or of the requests in flight, the database must be to be what limits.
 const SHARE_MIN: f64 = 0.4;
+/// The same of one of which nothing else is seen.
+const SHARE_UNSEEN_MIN: f64 = 0.6;
+const CONFIDENCE_UNSEEN: f64 = 0.6;
 /// Statements compute if they have at least this much of a core each; others wait for something.
 const COMPUTING_MIN: f64 = 0.5;
 /// Of what the site takes of the CPUs, the database's part where statements wait for a core.
@@ -34,7 +37,41 @@ const SHARE_OF_SITE_MIN: f64 = 0.5;
 
 /// Fires when scans are what the CPUs, or the requests, spend their time on.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let cost = cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
+    if memory_evidence::is_proven(facts) {
+        return None;
+    }
+    by_statements(facts).or_else(|| unseen(facts))
+}
+
+/// Where nothing but what it takes of the processors can be seen of a database.
+fn unseen(facts: &Facts) -> Option<Finding> {
+    let (program, cores) = processors::unseen_database(facts)?;
+    let share = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN)
+        .filter(|share| *share >= SHARE_UNSEEN_MIN)?;
+    Some(Finding {
+        id: LimitId::DbSlowQueries.into(),
+        summary: format!(
+            "The database uses most of the CPU: {program} {} cores, {:.0}% of what is used. Which statements, and for whom, only root can see.",
+            format_number(cores),
+            share * 100.0
+        ),
+        confidence: CONFIDENCE_UNSEEN,
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts
+            .cite_of(&[FactId::foreign_program_cpu_cores], program)
+            .into_iter()
+            .chain(facts.cite(&fact_ids! { cpu_busy_fraction, usable_busy_fraction, cores, rate }))
+            .collect(),
+        remedies: vec![manual(
+            SettingId::of_service("mariadb", "index"),
+            RISK,
+            "run webdyno as root: it then names the statements that cost most; an index is what most of them lack",
+        )],
+    })
+}
+
+fn by_statements(facts: &Facts) -> Option<Finding> {
+    let cost = cost(facts)?;
     let named = super::named_statement::statement(facts);
     let in_words = named.as_ref().map_or(String::new(), super::named_statement::NamedStatement::to_text);
     let where_ = match cost.of {

@@ -13,6 +13,8 @@
 //! (`Handler_read_next`). What they have in common is their cost: a statement that finds its rows by an index takes some tenths
 //! of a millisecond of CPU time, connection included; these take tens of times as much.
 //!
+//! Without root nobody sees what the statements do, nor who sends them: that the database takes most of full CPUs is a suspicion.
+//!
 //! While another limit shields the database from more of them, such as too few workers, that limit comes first.
 //!
 //! ## What to do
@@ -38,7 +40,7 @@ pub const LIMIT: Limit = Limit {
         cores, cpu_busy_fraction, db_cpu_cores, db_full_joins_per_s, db_rows_read_in_order_per_s,
         db_rows_scanned_per_s, db_scans_per_s, db_selects_per_s, db_sort_merges_per_s, db_statement_per_s,
         db_statement_rows_per_s, db_statement_running_mean, db_statements_per_s, db_threads_running_mean,
-        in_flight_mean, rate, site_cpu_cores,
+        foreign_program_cpu_cores, in_flight_mean, rate, site_cpu_cores, usable_busy_fraction,
     }],
     causes: &[
         LimitId::CpuSaturated,
@@ -48,6 +50,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
         LimitId::AppWorkersExhausted,
         LimitId::SingleThreadSaturated,
+        LimitId::ForeignLoad,
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
