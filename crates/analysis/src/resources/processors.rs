@@ -6,11 +6,18 @@
 
 use crate::facts::processor_time::is_behind_sites;
 use crate::facts::{FactId, Facts, fact_ids};
-use crate::resources::concurrency::{is_full_in_bursts, requests_in_flight, targets};
+use crate::resources::concurrency::{
+    is_full_in_bursts, requests_in_flight, share_of_full_processors, targets,
+};
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::utilisation::rate;
 use crate::settings::backends;
 use crate::wording::format_number;
+
+/// What takes so much of full processors is what they are full with.
+const MOST_FRACTION_MIN: f64 = 0.6;
+/// What is believed of others where a database takes most, and nobody sees for whom.
+pub(crate) const CONFIDENCE_BEHIND_DATABASE: f64 = 0.4;
 
 /// Databases, as the kernel names them.
 const DATABASES: [&str; 3] = ["mariadbd", "mysqld", "postgres"];
@@ -139,12 +146,15 @@ pub(crate) fn may_be_own(facts: &Facts, others: &OtherProcesses) -> bool {
     backends::are_unseen(facts.topology.as_ref()) && of_sites >= NAMED_FRACTION_MIN * others.named_cores
 }
 
-/// A database on this machine whose clients could not be seen, and the cores that it takes: whoever has a site beside it asks it.
-pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64)> {
+/// A database on this machine that takes most of full processors, and whose clients could not be seen: whoever has a site beside it asks
+/// it. Its program, the cores that it takes, and their share.
+pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64, f64)> {
     let is_unseen =
         backends::are_unseen(facts.topology.as_ref()) && facts.value(FactId::db_cpu_cores).is_none();
     let mut programs = facts.each(FactId::foreign_program_cpu_cores).filter(|_| is_unseen);
-    programs.find(|(name, _)| DATABASES.contains(name))
+    let (program, cores) = programs.find(|(name, _)| DATABASES.contains(name))?;
+    let share = share_of_full_processors(facts, cores, BUSY_FRACTION_MIN)?;
+    (share >= MOST_FRACTION_MIN).then_some((program, cores, share))
 }
 
 /// The share of a request's time in a worker of an exhausted pool, or of its response time where no pool is, in which it is at a

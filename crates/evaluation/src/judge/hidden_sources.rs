@@ -8,7 +8,7 @@ use webdyno_analysis::measurement::Measurement;
 use webdyno_model::number::Number;
 use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
-use webdyno_model::topology::Topology;
+use webdyno_model::topology::{Link, Topology};
 
 /// A source of signals that a host may not give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,8 +81,9 @@ impl SignalSource {
         let is_public = match self {
             // Of a database that lets nobody in the sockets are seen (proc_pid_net(5)).
             Self::Database => metric == "mariadb.clients_count",
-            // Sockets of the port are listed for everybody, with what came in on each (sock_diag(7)).
-            _ => metric == "clients.receiving_count",
+            // The front's configuration says which PHP-FPM is its own, and that one's where it listens (proc_pid_cmdline(5)).
+            Self::Root => metric == RECEIVING || is_of_pool(metric),
+            _ => metric == RECEIVING,
         };
         // Lines of FPM's log are counted among what its pools tell.
         (is_of && !is_public)
@@ -106,17 +107,27 @@ impl SignalSource {
     }
 }
 
+/// Sockets of the port are listed for everybody, with what came in on each (sock_diag(7)).
+const RECEIVING: &str = "clients.receiving_count";
+
+/// Whether a metric is what anybody sees of PHP-FPM's pools: their processes, and their sockets' queues.
+fn is_of_pool(metric: &str) -> bool {
+    const SEEN: [&str; 3] = [".listen_queue_count", ".listen_queue_max_count", ".processes_count"];
+    metric.starts_with("php_fpm.") && SEEN.iter().any(|end| metric.ends_with(end))
+}
+
 /// Whether a metric is that of a program behind the service: `process.mariadb.cpu_s`.
 fn is_of_backend(metric: &str) -> bool {
     ["process.", "threads."].iter().any(|beginning| metric.starts_with(beginning))
         && metric.matches('.').count() > 1
+        && !metric.contains(".php_fpm.")
 }
 
 /// Programs behind the service, as the kernel names them: who may not see whose they are still sees what each of them uses (proc_pid_stat(5)).
-const PROGRAMS: [(&str, &str); 2] = [("mariadb", "mariadbd"), ("php_fpm", "php-fpm8.2")];
+const PROGRAMS: [(&str, &str); 1] = [("mariadb", "mariadbd")];
 
 /// What programs behind the service use becomes that of others.
-fn as_strangers(values: &mut BTreeMap<String, Number>) {
+fn name_by_program(values: &mut BTreeMap<String, Number>) {
     for (backend, program) in PROGRAMS {
         let as_named = format!("foreign.{program}.cpu_s");
         values.remove(&as_named);
@@ -131,17 +142,19 @@ pub fn hide_sources(sources: &[SignalSource], of: &Measurement) -> Measurement {
     let mut measurement = of.clone();
     for timed in &mut measurement.samples {
         if sources.contains(&SignalSource::Root) {
-            as_strangers(&mut timed.sample.values);
+            name_by_program(&mut timed.sample.values);
         }
         timed.sample.values.retain(|metric, _| !sources.iter().any(|source| source.hides(metric)));
     }
     measurement.samples.retain(|timed| !timed.sample.values.is_empty() || timed.sample.error.is_some());
     let is_blind =
         [SignalSource::Processes, SignalSource::Root].iter().any(|source| sources.contains(source));
+    if is_blind {
+        // Old recordings have none.
+        let topology = measurement.topology.get_or_insert_default();
+        hide_backends(topology, !sources.contains(&SignalSource::Processes));
+    }
     if let Some(topology) = &mut measurement.topology {
-        if is_blind {
-            hide_backends(topology);
-        }
         for service in topology.front.iter_mut().chain(&mut topology.backends) {
             sources.iter().for_each(|source| source.hide_of_service(service));
         }
@@ -152,15 +165,19 @@ pub fn hide_sources(sources: &[SignalSource], of: &Measurement) -> Measurement {
     measurement
 }
 
-/// What the front's configuration names is left.
-fn hide_backends(topology: &mut Topology) {
+/// What the front's configuration names is left, and of PHP-FPM who it is, unless processes are not seen either.
+fn hide_backends(topology: &mut Topology, sees_pools: bool) {
     let front = topology.front.as_ref().map(|front| front.pid);
-    topology.backends.clear();
     topology.links.retain(|link| Some(link.from_pid) == front);
-    topology
-        .links
-        .iter_mut()
-        .for_each(|link| (link.to, link.to_pid, link.connections_count) = (None, None, None));
+    let is_fpm = |link: &Link| sees_pools && link.to.as_deref() == Some("php_fpm");
+    for link in &mut topology.links {
+        link.connections_count = None;
+        if !is_fpm(link) {
+            (link.to, link.to_pid) = (None, None);
+        }
+    }
+    let links = &topology.links;
+    topology.backends.retain(|backend| links.iter().any(|link| link.to_pid == Some(backend.pid)));
     topology.missing.push(MissingSignal {
         signal: "topology".into(),
         why: "the sockets of processes cannot be seen: permission denied".into(),

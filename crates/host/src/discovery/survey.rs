@@ -8,6 +8,7 @@
 use super::diag;
 use super::links::{Contact, Party, Space, View, addresses};
 use super::processes::{Processes, user_of};
+use super::unprivileged;
 use crate::os::{machine, procfs};
 use crate::services::{Observe, UNKNOWN, php_fpm};
 use crate::visibility::foreign_namespace;
@@ -224,7 +225,7 @@ impl Survey<'_> {
 
     /// Notes that a service talks to somebody, who is looked at in turn when he is new.
     fn link(&mut self, from: u32, contact: &Contact, count: Option<u64>, view: &View<'_>) {
-        let to = self.processes.main_of(&contact.server);
+        let to = self.processes.main_of(&contact.server).or_else(|| self.unseen_server(contact));
         let key = (from, contact.by.clone(), to);
         if self.links.len() >= LINKS_COUNT_MAX && !self.links.contains_key(&key) {
             return;
@@ -246,6 +247,13 @@ impl Survey<'_> {
             let depth = self.found.get(&from).map_or(0, |known| known.depth) + 1;
             self.add(to, depth, view);
         }
+    }
+
+    /// Who probably serves an address at which somebody listens, and it may not be seen who.
+    fn unseen_server(&self, contact: &Contact) -> Option<u32> {
+        let is_hidden = !contact.server.is_empty() && self.processes.iter().any(|(_, seen)| seen.refused);
+        let probably = is_hidden.then(|| unprivileged::server_at(&contact.by)).flatten()?;
+        self.processes.get(probably).is_some_and(|seen| seen.refused).then_some(probably)
     }
 
     fn follow_configuration(&mut self, pid: u32, view: &View<'_>) {

@@ -6,6 +6,7 @@
 //! configuration says that it listens on that port; and when no second one does. Else the service is unknown: the
 //! machine and the port's sockets can be observed all the same.
 
+use super::links::addresses;
 use crate::os::procfs;
 use crate::services::{self, Observe};
 use crate::visibility::listeners::{Hidden, NEEDS_RIGHTS, NO_PID};
@@ -34,13 +35,40 @@ pub fn snapshot(hidden: &Hidden) -> ServiceSnapshot {
     snapshot
 }
 
+/// The process that probably listens at an address that another's configuration names (`unix:/run/php/fpm.sock`, `127.0.0.1:9000`): the
+/// one whose own configuration says so.
+pub fn server_at(by: &str) -> Option<u32> {
+    let wanted = addresses(by);
+    let listens = |(pid, service): &(u32, &'static dyn Observe)| match service.backend(*pid) {
+        Some(read) => read.is_ok_and(|backend| backend.listens.iter().any(|at| is_same(at, by))),
+        None => wanted.iter().any(|one| service.listens_on(*pid, one.port()) == Some(true)),
+    };
+    let mut servers = unseen_programs(|_| true).filter(listens).map(|(pid, _)| pid);
+    servers.next().filter(|_| servers.next().is_none())
+}
+
+/// Whether who listens at one address is reached by the other.
+fn is_same(listens: &str, by: &str) -> bool {
+    let (bound, wanted) = (addresses(listens), addresses(by));
+    let takes = |bound: &std::net::SocketAddr| {
+        let is_of = |one: &std::net::SocketAddr| one.port() == bound.port();
+        wanted.iter().any(|one| bound == one || (bound.ip().is_unspecified() && is_of(one)))
+    };
+    listens == by || bound.iter().any(takes)
+}
+
 /// The main processes of known programs that we may not look into and that run as the user of the sockets.
 fn candidates(hidden: &Hidden) -> impl Iterator<Item = (u32, &'static dyn Observe)> {
-    let candidate = |pid: u32| {
+    unseen_programs(|uid| hidden.uids.contains(&uid))
+}
+
+/// The main processes of known programs that we may not look into, of these users.
+fn unseen_programs(is_theirs: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, &'static dyn Observe)> {
+    let candidate = move |pid: u32| {
         let process = procfs::process(pid).ok()?;
         let service = services::recognise(&process.name, &process.argv)?;
         let is_worker = procfs::stat(process.ppid).is_ok_and(|parent| parent.name == process.name);
-        let is_theirs = process.uid.is_some_and(|uid| hidden.uids.contains(&uid));
+        let is_theirs = process.uid.is_some_and(&is_theirs);
         let is_open = procfs::may_inspect(pid) || procfs::is_in_a_container(pid);
         (is_theirs && !is_worker && !is_open).then_some((pid, service))
     };
@@ -75,6 +103,21 @@ pub fn refusal(snapshot: &ServiceSnapshot) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_that_of_who_is_bound_to_it() {
+        for (listens, by, is_it) in [
+            ("unix:/run/php/a.sock", "unix:/run/php/a.sock", true),
+            ("unix:/run/php/a.sock", "unix:/run/php/b.sock", false),
+            ("127.0.0.1:9000", "localhost:9000", true),
+            ("0.0.0.0:9000", "127.0.0.1:9000", true),
+            ("127.0.0.1:9000", "127.0.0.1:9001", false),
+            ("127.0.0.2:9000", "127.0.0.1:9000", false),
+        ] {
+            assert_eq!(is_same(listens, by), is_it, "{listens} {by}");
+        }
+        assert_eq!(server_at("unix:/run/nobody-has-this.sock"), None);
+    }
 
     #[test]
     fn nobody_known_is_an_unknown_service_that_says_what_helps() {

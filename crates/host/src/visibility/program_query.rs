@@ -3,7 +3,28 @@
 use crate::os::program::{Finished, Invocation, run};
 use crate::os::timeouts;
 use crate::visibility::{listeners, mount_namespace};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use webdyno_model::sample::MissingSignal;
+
+/// Where distributions and builders install servers.
+const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/local/sbin", "/usr/local/apache2/bin", "/usr/bin"];
+
+/// The program that a process of this name probably runs: the installed one, if it is of the kind, and [`trusted`].
+pub(crate) fn installed(name: &str, is_of_kind: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let paths = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
+    paths.filter_map(|path| trusted(&path)).find(|path| is_of_kind(path))
+}
+
+/// The path without links of a program that nobody but root or ourselves could have put there; `None` for any other file.
+pub(crate) fn trusted(path: &Path) -> Option<PathBuf> {
+    let ours = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
+    let safe = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|found| ours(found.uid()) && found.mode() & 0o022 == 0)
+    };
+    let real = path.canonicalize().ok()?;
+    (real.is_file() && real.ancestors().all(safe)).then_some(real)
+}
 
 /// Asks the program of a process (its path, and whether another one lies there by now) with these arguments. What is missing
 /// where it cannot be asked; a `/tmp` of its own (PrivateTmp=) makes no container.
@@ -41,6 +62,17 @@ pub(crate) fn query_program(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_somebody_else_could_have_put_there_is_none() {
+        let of_sh = |path: &Path| path.ends_with("dash") || path.ends_with("bash") || path.ends_with("sh");
+        assert!(installed("sh", of_sh).is_some_and(|path| path.is_absolute()));
+        assert_eq!(installed("sh", |_| false), None);
+        assert_eq!(installed("../../tmp", |_| true), None);
+        let open = tempfile::NamedTempFile::new().unwrap();
+        std::fs::set_permissions(open.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        assert_eq!(trusted(open.path()), None);
+    }
 
     #[test]
     fn what_runs_is_asked_or_it_is_told_why_not() {

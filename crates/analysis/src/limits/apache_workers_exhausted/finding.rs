@@ -10,8 +10,9 @@ use webdyno_model::diagnosis::Finding;
 
 /// A queue in front of PHP-FPM that is at least this share of the workers: these wait for its children, not for requests.
 const BEHIND_FRACTION_MIN: f64 = 0.2;
-/// What is believed of a limit that stands in front of one that binds, or may.
-const CONFIDENCE_IN_FRONT: f64 = 0.5;
+/// What is believed of a limit that stands in front of one that binds, and of one that may.
+const CONFIDENCE_IN_FRONT: f64 = 0.4;
+const CONFIDENCE_DOUBTFUL: f64 = 0.5;
 /// Workers that use less of a core than this each do not compute: they wait.
 const WAITING_CORES_MAX: f64 = 0.2;
 
@@ -43,8 +44,11 @@ fn of_front(facts: &Facts) -> Option<Finding> {
         worker_activity_text(facts, behind)
     );
     // CPUs that are full with work that is not visible may be what the workers wait for.
-    let is_doubtful = behind.is_some() || processors::cpu_shortage(facts).is_some();
-    let most = if is_doubtful { CONFIDENCE_IN_FRONT } else { 1.0 };
+    let most = match behind {
+        Some(_) => CONFIDENCE_IN_FRONT,
+        None if processors::cpu_shortage(facts).is_some() => CONFIDENCE_DOUBTFUL,
+        None => 1.0,
+    };
     Some(Finding {
         id: LimitId::ApacheWorkersExhausted.into(),
         summary,

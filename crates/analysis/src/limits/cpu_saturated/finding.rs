@@ -65,7 +65,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
                 steal * 100.0
             )),
         ),
-        confidence: if makes_errors || closed.is_some() || concurrency::has_unexplained_cpu(facts) {
+        confidence: if processors::unseen_database(facts).is_some() {
+            shortage.confidence.min(processors::CONFIDENCE_BEHIND_DATABASE)
+        } else if makes_errors || closed.is_some() || concurrency::has_unexplained_cpu(facts) {
             shortage.confidence.min(CONFIDENCE_CLOSED)
         } else {
             shortage.confidence
@@ -211,10 +213,10 @@ fn predicted(facts: &Facts, times: f64) -> Option<Predicted> {
 fn advice(facts: &Facts, usable: f64) -> &'static str {
     let share = |name: FactId| facts.value(name).map_or(0.0, |part| part / usable);
     let foreign = processors::other_processes(facts);
-    let foreign_share = foreign.as_ref().map_or(0.0, |foreign| foreign.cores / usable);
-    if foreign.is_some_and(|foreign| processors::may_be_own(facts, &foreign)) {
+    let foreign = foreign.filter(|foreign| foreign.cores / usable > 0.3);
+    if foreign.as_ref().is_some_and(|foreign| processors::may_be_own(facts, foreign)) {
         "run webdyno as root, which shows what the other programs do, and for whom; then less work per request, or more or faster cores"
-    } else if foreign_share > 0.3 {
+    } else if foreign.is_some() {
         "other programs use much of the CPU: move them first; then less work per request, or more or faster cores"
     } else if share(FactId::client_cpu_cores) > 0.2 {
         "the generator shares the machine: measure from another one before buying; then less work per request, or more cores"

@@ -27,9 +27,8 @@ const MERGES_MIN: f64 = 0.2;
 const BUSY_FRACTION_MIN: f64 = 0.9;
 /// What part of the saturated CPUs, or of the requests in flight, the database must be to be what limits.
 const SHARE_MIN: f64 = 0.4;
-/// The same of one of which nothing else is seen.
-const SHARE_UNSEEN_MIN: f64 = 0.6;
-const CONFIDENCE_UNSEEN: f64 = 0.6;
+/// Of one of which nothing but that is seen.
+const CONFIDENCE_UNSEEN: f64 = 0.5;
 /// Statements compute if they have at least this much of a core each; others wait for something.
 const COMPUTING_MIN: f64 = 0.5;
 /// Of what the site takes of the CPUs, the database's part where statements wait for a core.
@@ -40,14 +39,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if memory_evidence::is_proven(facts) {
         return None;
     }
-    by_statements(facts).or_else(|| unseen(facts))
+    by_statements(facts).or_else(|| by_program(facts))
 }
 
 /// Where nothing but what it takes of the processors can be seen of a database.
-fn unseen(facts: &Facts) -> Option<Finding> {
-    let (program, cores) = processors::unseen_database(facts)?;
-    let share = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN)
-        .filter(|share| *share >= SHARE_UNSEEN_MIN)?;
+fn by_program(facts: &Facts) -> Option<Finding> {
+    let (program, cores, share) = processors::unseen_database(facts)?;
     Some(Finding {
         id: LimitId::DbSlowQueries.into(),
         summary: format!(
@@ -235,7 +232,9 @@ fn cost(facts: &Facts) -> Option<StatementCost> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, of_pool, with_changes};
+    use webdyno_model::sample::MissingSignal;
+    use webdyno_model::topology::Topology;
 
     const SCANS: [(FactId, f64); 8] = [
         (FactId::db_rows_scanned_per_s, 29e6),
@@ -271,6 +270,27 @@ mod tests {
             with(&[(FactId::db_cpu_cores, 0.44), (FactId::db_rows_scanned_per_s, 6e6)]).unwrap().confidence,
             0.8
         );
+    }
+
+    #[test]
+    fn a_database_whose_clients_are_not_seen_is_known_by_what_it_takes() {
+        let found = |program: &str, cores: f64, is_seen: bool| {
+            let values = [(FactId::cpu_busy_fraction, 0.99), (FactId::cores, 2.0), (FactId::rate, 49.0)];
+            let mut facts = facts(&values, &[]);
+            of_pool(&mut facts, program, &[(FactId::foreign_program_cpu_cores, cores)]);
+            let [signal, why, how_to_enable] =
+                ["topology", "permission denied", "run it as root"].map(Into::into);
+            let signal = MissingSignal { signal, why, how_to_enable };
+            let missing = if is_seen { vec![] } else { vec![signal] };
+            facts.topology = Some(Topology { missing, ..Topology::default() });
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!(found("mariadbd", 1.8, false), Some(CONFIDENCE_UNSEEN));
+        for (program, cores, is_seen) in
+            [("mariadbd", 1.8, true), ("mariadbd", 0.9, false), ("rsync", 1.8, false)]
+        {
+            assert_eq!(found(program, cores, is_seen), None, "{program} {cores} {is_seen}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! (`Handler_read_next`). What they have in common is their cost: a statement that finds its rows by an index takes some tenths
 //! of a millisecond of CPU time, connection included; these take tens of times as much.
 //!
-//! Without root nobody sees what the statements do, nor who sends them: that the database takes most of full CPUs is a suspicion.
+//! Without root nobody sees what the statements do, nor who sends them: that the database takes most of full CPUs is half sure.
 //!
 //! While another limit shields the database from more of them, such as too few workers, that limit comes first.
 //!

@@ -92,6 +92,9 @@ fn all_the_time(facts: &Facts) -> Option<Finding> {
             if own.is_empty() { "" } else { &wait },
         ),
         confidence: match observed && !processors::may_be_own(facts, &others) {
+            _ if processors::unseen_database(facts).is_some() => {
+                shortage.confidence.min(processors::CONFIDENCE_BEHIND_DATABASE)
+            }
             true => shortage.confidence,
             false => shortage.confidence.min(CONFIDENCE_UNSEEN),
         },

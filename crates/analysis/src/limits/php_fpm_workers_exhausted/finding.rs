@@ -5,6 +5,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::concurrency::WAITING_CORES_MAX;
 use crate::resources::{concurrency, memory_evidence, php_functions};
+use crate::settings::backends;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -48,7 +49,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::PhpFpmWorkersExhausted.into(),
         summary,
-        confidence: at_once.map_or(pool.confidence, |_| pool.confidence.min(CONFIDENCE_SERIALIZED)),
+        confidence: pool.confidence.min(match at_once {
+            Some(_) => CONFIDENCE_SERIALIZED,
+            None if may_wait_unseen(facts, &pool) => CONFIDENCE_UNSEEN,
+            None => 1.0,
+        }),
         explains_fraction: pool.explains(facts).map(|share| significant(share, 3)),
         facts: cited,
         remedies: super::remedy::remedies(facts, &pool),
@@ -57,6 +62,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// Where children wait for each other, something else may be what is short: a row, a file, a server behind them.
 const CONFIDENCE_SERIALIZED: f64 = 0.45;
+
+/// Where nobody sees whom they ask, children that hardly compute may wait for anything.
+const CONFIDENCE_UNSEEN: f64 = 0.5;
+
+fn may_wait_unseen(facts: &Facts, pool: &FullPool<'_>) -> bool {
+    let cores = facts.value(FactId::fpm_cpu_cores).zip(pool.processes);
+    backends::are_unseen(facts.topology.as_ref())
+        && cores.is_none_or(|(cores, processes)| cores <= WAITING_CORES_MAX * processes)
+}
 
 /// What the processes wait for themselves, in a sentence, where that is known.
 fn waiting_text(facts: &Facts, pool: &FullPool<'_>) -> String {

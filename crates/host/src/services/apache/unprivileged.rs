@@ -17,15 +17,12 @@ use crate::os::process::ProcessName;
 use crate::os::procfs;
 use crate::os::program::Invocation;
 use crate::visibility::listeners::NEEDS_RIGHTS;
+use crate::visibility::program_query::{self, installed};
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::{Result, UserError};
-
-/// Where distributions install it.
-const DIRECTORIES: [&str; 4] = ["/usr/sbin", "/usr/local/sbin", "/usr/local/apache2/bin", "/usr/bin"];
 
 /// What can be told of the process without rights on it.
 struct UnprivilegedView {
@@ -178,21 +175,18 @@ fn main_file(options: &Options, compiled: &Compiled) -> Option<(PathBuf, PathBuf
 /// The program behind a process: what its first argument says, or the one of its name where such programs are.
 fn executable(name: &str, arguments: &[String]) -> Option<String> {
     let message = arguments.first().map(PathBuf::from).filter(|path| path.is_absolute());
-    let installed = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
-    let trusted = message.into_iter().chain(installed).find_map(|path| trusted(&path));
+    let trusted = message.and_then(|path| trusted(&path)).or_else(|| installed(name, is_apache));
     trusted.map(|path| path.to_string_lossy().into_owned())
+}
+
+fn is_apache(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| EXECUTABLES.contains(&name))
 }
 
 /// The path without links of an Apache that nobody but root or ourselves could have put there; `None` for any other
 /// file.
 fn trusted(path: &Path) -> Option<PathBuf> {
-    let ours = |uid: u32| uid == 0 || uid == rustix::process::geteuid().as_raw();
-    let safe = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|found| ours(found.uid()) && found.mode() & 0o022 == 0)
-    };
-    let real = path.canonicalize().ok()?;
-    let is_apache = EXECUTABLES.contains(&real.file_name()?.to_str()?);
-    (is_apache && real.is_file() && real.ancestors().all(safe)).then_some(real)
+    program_query::trusted(path).filter(|path| is_apache(path))
 }
 
 /// Its compiled defaults; what it does not tell is `None`.

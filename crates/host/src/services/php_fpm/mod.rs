@@ -18,6 +18,7 @@ use super::{Activation, Observe, PendingChange, Quiet, Tunable};
 use crate::os::process::ProcessName;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
+use crate::visibility::program_query::installed;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use webdyno_model::change::{ApplyClass, Preparation, SettingChange};
@@ -163,6 +164,13 @@ fn main_file(title: &str) -> Option<&str> {
     title.strip_prefix(MASTER)?.trim_end().strip_suffix(')')
 }
 
+/// Where we may not see which program a process runs: the installed one of its name.
+fn installed_program(pid: u32) -> Option<(String, bool)> {
+    let name = procfs::stat(pid).ok()?.name;
+    let is_fpm = |path: &Path| PhpFpm.recognises(&path.to_string_lossy(), &[]);
+    installed(&name, is_fpm).map(|path| (path.to_string_lossy().into_owned(), false))
+}
+
 /// Reads the FPM whose main process is `pid`.
 fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let title = procfs::arguments(pid)?.into_iter().next().unwrap_or_default();
@@ -174,7 +182,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
         .hint("the main process of php-fpm calls itself `php-fpm: master process (FILE)`"));
     };
     let root = Root::of(pid);
-    let executable = procfs::executable(pid).ok();
+    let executable = procfs::executable(pid).ok().or_else(|| installed_program(pid));
     let prefix = php::prefix(executable.as_ref().map(|(path, _)| path.as_str()));
     let config = config::read(&root, main_file, &prefix);
     let php = php::query_version(pid, executable.as_ref());

@@ -11,6 +11,7 @@ use super::settings::{Place, SETTINGS, Setting, find};
 use crate::config_management::Managers;
 use crate::os::procfs;
 use crate::services::common::edit::{self, Edited};
+use crate::visibility::listeners::NEEDS_RIGHTS;
 use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
 use std::path::PathBuf;
@@ -42,6 +43,11 @@ impl Fpm {
         if mount_namespace::has_other_root(snapshot.pid) {
             let why = "PHP-FPM runs in a container: its files are not those of this machine";
             return Err((why.into(), Some("run the agent inside of the container".into())));
+        }
+        if !procfs::may_inspect(snapshot.pid) {
+            let why =
+                "PHP-FPM runs as another user, and how it was started cannot be read: permission denied";
+            return Err((why.into(), Some(NEEDS_RIGHTS.into())));
         }
         let Some(main_file) = snapshot.config_file.clone() else {
             return Err(("PHP-FPM does not say which configuration it read".into(), None));
