@@ -64,6 +64,11 @@ fn lines_are_taken_apart_as_their_format_says() {
             r#"1791633336.123 200 "GET / HTTP/1.1""#,
             "  GET /   | 1791633336 200 ? ?",
         ),
+        (
+            r"time:$time_local\thost:$remote_addr\treq:$request\tstatus:$status",
+            "time:10/Oct/2026:13:55:36 +0200\thost:::1\treq:GET /a HTTP/1.1\tstatus:200",
+            " ::1 GET /a   | 1791633336 200 ? ?",
+        ),
         ("json", json, " ::1 GET /a b M | 1791633336 200 5 250000"),
         ("json", caddy, "h ::1 GET /a  M | 1791633336 404 7 2000"),
     ] {
