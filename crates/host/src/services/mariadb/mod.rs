@@ -71,7 +71,7 @@ fn read(pid: u32) -> Result<ServiceSnapshot> {
     let process = procfs::process(pid)?;
     let arguments = arguments(&process.argv);
     let (files, main_file) = option_files(&arguments);
-    let options = Options::read(&files, &groups(), &Root::of(pid));
+    let options = Options::read(&files, &groups_of(&arguments), &Root::of(pid));
     let listens = listens(pid);
     let port = listens.iter().find_map(|address| address.rsplit_once(':')?.1.parse().ok()).unwrap_or(0);
     Ok(ServiceSnapshot {
@@ -132,6 +132,17 @@ fn option_files(arguments: &BTreeMap<String, Option<String>>) -> (Vec<PathBuf>, 
 /// The groups that a server reads; of those with a version in their name none, as no other version would start with them.
 fn groups() -> Vec<String> {
     ["mysqld", "server", "mariadb", "mariadbd", "galera", "client-server"].map(str::to_owned).into()
+}
+
+/// The end of the names of groups that this server reads as well: `mariadb@b.service` gives it `.b`, `mysqld@b.service` `@b`.
+fn group_suffix(arguments: &BTreeMap<String, Option<String>>) -> Option<&str> {
+    arguments.get("defaults_group_suffix")?.as_deref().filter(|suffix| !suffix.is_empty())
+}
+
+/// The groups that a server of this command line reads.
+fn groups_of(arguments: &BTreeMap<String, Option<String>>) -> Vec<String> {
+    let own = group_suffix(arguments).map(|suffix| groups().into_iter().map(move |group| group + suffix));
+    groups().into_iter().chain(own.into_iter().flatten()).collect()
 }
 
 /// Settings as files and command line give them.
@@ -323,6 +334,9 @@ mod tests {
         assert_eq!(found["skip_name_resolve"].configured, Some(SettingValue::Text("ON".into())));
         assert!(!found.contains_key("password"), "only settings that are known to be harmless");
         assert_eq!(option_files(&arguments(&["m".into(), "--no-defaults".into()])), (vec![], None));
+        let of_instance = arguments(&["mariadbd".into(), "--defaults-group-suffix=.b".into()]);
+        assert!(groups_of(&of_instance).iter().any(|group| group == "mariadbd.b"));
+        assert_eq!((group_suffix(&of_instance), groups_of(&message)), (Some(".b"), groups()));
     }
 
     #[test]
