@@ -176,6 +176,7 @@ fn layout(parts: &[Part]) -> std::result::Result<Layout, &'static str> {
             (Part::Field(field), _) => steps.push((field.clone(), vec![])),
         }
     }
+    prefer(&mut steps);
     let has = |wanted: fn(&Field) -> bool| steps.iter().any(|(field, _)| wanted(field));
     if !has(|field| matches!(field, Field::Time(_))) {
         return Err("it has no time");
@@ -203,6 +204,25 @@ fn layout(parts: &[Part]) -> std::result::Result<Layout, &'static str> {
         steps[at].usual = (!usual.is_empty()).then(|| (Literal::new(&text), usual.len()));
     }
     Ok(Layout::Text { steps, prefix: Literal::new(&prefix) })
+}
+
+/// Of fields that tell the same the one that tells it best: the request line as it was asked for, and not `$uri` or `%U`, which are
+/// rewritten (all pages are `/index.php` there) or decoded; and of service times those in the smallest unit.
+fn prefer(steps: &mut [(Field, Vec<u8>)]) {
+    let has_request = steps.iter().any(|(field, _)| *field == Field::Request);
+    let unit_us =
+        |field: &Field| if let Field::ServiceTime(unit_us) = field { *unit_us } else { f64::INFINITY };
+    let smallest_us = steps.iter().map(|(field, _)| unit_us(field)).fold(f64::INFINITY, f64::min);
+    for (field, _) in steps {
+        let is_told = match field {
+            Field::Target | Field::Query => has_request,
+            Field::ServiceTime(unit_us) => *unit_us > smallest_us,
+            _ => false,
+        };
+        if is_told {
+            *field = Field::Skip;
+        }
+    }
 }
 
 #[inline]

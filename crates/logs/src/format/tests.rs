@@ -42,7 +42,7 @@ fn lines_are_taken_apart_as_their_format_says() {
         (
             r#"%h %l %t %D %{ms}T "%m %U" %q %>s"#,
             r#"h 5 [10/Oct/2026:13:55:36 +0200] 1500 1 "GET /a" ?b 200"#,
-            " h GET /a b  | 1791633336 200 ? 1000",
+            " h GET /a b  | 1791633336 200 ? 1500",
         ),
         (
             r#"%h %t "%m %U%q" %>s"#,
@@ -73,6 +73,30 @@ fn lines_are_taken_apart_as_their_format_says() {
         ("json", caddy, "h ::1 GET /a  M | 1791633336 404 7 2000"),
     ] {
         assert_eq!(fields(format, line).as_deref(), Some(expected), "{format}");
+    }
+}
+
+#[test]
+fn of_fields_that_tell_the_same_the_better_one_counts() {
+    let time = "[10/Oct/2026:13:55:36 +0200]";
+    for (format, line, expected) in [
+        (
+            r#"[$time_local] "$request" $status $uri $args $request_time"#,
+            format!(r#"{time} "GET /shop/a?b HTTP/1.1" 200 /index.php q=/shop/a&b 0.250"#),
+            "  GET /shop/a b  | 1791633336 200 ? 250000",
+        ),
+        (
+            r#"%t "%r" %>s %U %D %T"#,
+            format!(r#"{time} "GET /a%20b HTTP/1.1" 200 /a-b 1500 0"#),
+            "  GET /a%20b   | 1791633336 200 ? 1500",
+        ),
+        (
+            "$msec $request_method $uri $status",
+            "1791633336.1 GET /a 200".into(),
+            "  GET /a   | 1791633336 200 ? ?",
+        ),
+    ] {
+        assert_eq!(fields(format, &line).as_deref(), Some(expected), "{format}");
     }
 }
 
