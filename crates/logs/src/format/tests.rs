@@ -77,6 +77,24 @@ fn lines_are_taken_apart_as_their_format_says() {
 }
 
 #[test]
+fn lines_of_json_are_read_by_the_names_that_programs_give() {
+    for (line, expected) in [
+        // Traefik's redirect to https, Caddy's, and a format of Apache's with `%U`.
+        (
+            r#"{"ClientHost":"::1","DownstreamStatus":301,"Duration":45210,"RequestPath":"/a?b","StartUTC":"2026-10-10T11:55:36Z"}"#,
+            " ::1  /a b  | 1791633336 301 ? 45",
+        ),
+        (r#"{"ts":1791633336.5,"uri":"/a","status":200,"duration":2}"#, "   /a   | 1791633336 200 ? 2000000"),
+        (
+            r#"{"time":"[10/Oct/2026:13:55:36 +0200]","request":"/a","query":"?b","method":"GET","status":"200"}"#,
+            "  GET /a b  | 1791633336 200 ? ?",
+        ),
+    ] {
+        assert_eq!(fields("json", line).as_deref(), Some(expected), "{line}");
+    }
+}
+
+#[test]
 fn of_fields_that_tell_the_same_the_better_one_counts() {
     let time = "[10/Oct/2026:13:55:36 +0200]";
     for (format, line, expected) in [
