@@ -12,7 +12,7 @@ pub use recognise::recognise;
 
 use crate::entry::Entry;
 use crate::number::{position, time_us, whole};
-use crate::timestamp::{TimeReader, TimeStyle};
+use crate::timestamp::{TimeReader, TimeStyle, offset};
 use webdyno_model::{Result, UserError};
 
 /// What a field holds.
@@ -20,6 +20,8 @@ use webdyno_model::{Result, UserError};
 enum Field {
     Client,
     Time(TimeStyle),
+    /// How far from UTC the clock was of a time before it that does not say so.
+    Zone,
     /// Method, target and protocol.
     Request,
     Method,
@@ -283,6 +285,10 @@ fn set<'a>(entry: &mut Entry<'a>, field: &Field, value: &'a [u8], times: &mut Ti
         Field::Skip => {}
         Field::Client => entry.client = value,
         Field::Time(style) => entry.time = Some(times.read(value, style)?),
+        Field::Zone => {
+            let offset_s = offset(value)?;
+            entry.time = entry.time.map(|stamp| stamp.in_zone(offset_s));
+        }
         Field::Request => entry.set_request(value),
         Field::Method => entry.method = value,
         Field::Target if !value.is_empty() => entry.set_target(value),

@@ -108,6 +108,12 @@ fn of_fields_that_tell_the_same_the_better_one_counts() {
             format!(r#"{time} "GET /a%20b HTTP/1.1" 200 /a-b 1500 0"#),
             "  GET /a%20b   | 1791633336 200 ? 1500",
         ),
+        // Milliseconds as Apache can write them, between a time and its zone.
+        (
+            r#"%h [%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t] "%r" %>s"#,
+            r#"h [10/Oct/2026:13:55:36.123 +0200] "GET / HTTP/1.1" 200"#.into(),
+            " h GET /   | 1791633336 200 ? ?",
+        ),
         (
             "$msec $request_method $uri $status",
             "1791633336.1 GET /a 200".into(),
