@@ -4,7 +4,7 @@
 //! over all files.
 
 use super::options::{self, Given, Options};
-use super::{arguments, group_suffix, groups, option_files};
+use super::{arguments, group_suffix, groups, groups_of, option_files, series};
 use crate::os::procfs;
 use crate::services::common::edit::Document;
 use crate::services::common::kept_values::{Lines, ValueFile};
@@ -28,7 +28,7 @@ pub fn place(pid: u32, name: &str) -> std::result::Result<PathBuf, (String, Opti
     }
     shared(&given, name).map_or(Ok(()), Err)?;
     let (files, _) = option_files(&given);
-    let options = Options::read(&files, &groups(), &Root::of(pid));
+    let options = Options::read(&files, &groups_of(&given, series(pid).as_deref()), &Root::of(pid));
     let Some(file) = winning(&options, name) else {
         return Err(("the server reads no option file".into(), None));
     };
