@@ -15,6 +15,13 @@ pub struct Stamp {
     pub offset_s: i32,
 }
 
+impl Stamp {
+    /// What the same clock showed, so far from UTC.
+    pub(crate) fn in_zone(self, offset_s: i32) -> Self {
+        Self { utc_s: self.utc_s + i64::from(self.offset_s) - i64::from(offset_s), offset_s }
+    }
+}
+
 /// How a time is written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TimeStyle {
@@ -96,7 +103,7 @@ fn two(text: &[u8]) -> Option<i64> {
 }
 
 /// `+0200`, `+02:00`, `Z`, or nothing: seconds.
-fn offset(text: &[u8]) -> Option<i32> {
+pub(crate) fn offset(text: &[u8]) -> Option<i32> {
     let sign = match text.first() {
         None | Some(b'Z') => return Some(0),
         Some(b'+') => 1,
@@ -143,7 +150,7 @@ fn iso8601(text: &[u8]) -> Option<Stamp> {
         Some(b'.' | b',') => 1 + rest[1..].iter().take_while(|byte| byte.is_ascii_digit()).count(),
         _ => 0,
     };
-    stamp(date, clock, offset(&rest[decimals..])?)
+    stamp(date, clock, offset(rest[decimals..].trim_ascii_start())?)
 }
 
 fn epoch(text: &[u8], per_second: u64) -> Option<Stamp> {
@@ -187,6 +194,7 @@ mod tests {
             (&TimeStyle::Common, "10/Oct/2026", None),
             (&iso, "2026-10-10T13:55:36+02:00", Some(("2026-10-10T11:55:36Z", 7200))),
             (&iso, "2026-10-10T13:55:36.123Z", Some(("2026-10-10T13:55:36Z", 0))),
+            (&iso, "2026-10-10 13:55:36 +0200", Some(("2026-10-10T11:55:36Z", 7200))),
             (&iso, "2026-10-10T13:55", None),
             (&TimeStyle::Epoch(1), "1791640536.123", Some(("2026-10-10T13:55:36Z", 0))),
             (&TimeStyle::Epoch(1000), "1791640536123", Some(("2026-10-10T13:55:36Z", 0))),

@@ -89,6 +89,7 @@ fn time(parameter: &str) -> Field {
         "usec" => Field::Time(TimeStyle::Epoch(1_000_000)),
         // Fractions of the second that another field has.
         "msec_frac" | "usec_frac" => Field::Skip,
+        "%z" => Field::Zone,
         "%d/%b/%Y:%H:%M:%S %z" | "%d/%b/%Y:%T %z" => Field::Time(TimeStyle::Common),
         "%FT%T%z" | "%Y-%m-%dT%H:%M:%S%z" | "%F %T %z" | "%F %T" | "%Y-%m-%d %H:%M:%S" => {
             Field::Time(TimeStyle::Iso8601)

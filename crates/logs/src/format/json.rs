@@ -113,6 +113,8 @@ fn set<'a>(entry: &mut Entry<'a>, key: &[u8], value: &'a [u8], times: &mut TimeR
             entry.time = any_time(value, times);
         }
         b"request" | b"requestline" if memchr::memchr(b' ', value).is_some() => entry.set_request(value),
+        // As Apache's `%U` is called in formats that many have copied.
+        b"request" if value.starts_with(b"/") && entry.path.is_empty() => entry.set_target(value),
         b"method" | b"requestmethod" => entry.method = value,
         b"requesturi" | b"uri" | b"url" | b"path" | b"requestpath" | b"target" if entry.path.is_empty() => {
             entry.set_target(value)
@@ -125,9 +127,9 @@ fn set<'a>(entry: &mut Entry<'a>, key: &[u8], value: &'a [u8], times: &mut TimeR
             entry.bytes = whole(value);
         }
         b"requesttime" | b"servicetimes" => entry.service_time_us = time_us(value, 1e6),
-        // Caddy's are seconds, Traefik's whole nanoseconds.
+        // Caddy's are seconds, Traefik's whole nanoseconds: a redirect takes it a few thousand.
         b"duration" => {
-            let is_nanoseconds = whole(value).is_some_and(|number| number > 100_000);
+            let is_nanoseconds = whole(value).is_some_and(|number| number > 100_000 || key == b"Duration");
             entry.service_time_us = time_us(value, if is_nanoseconds { 1e-3 } else { 1e6 });
         }
         b"servicetimeus" | b"requesttimeus" | b"durationus" => entry.service_time_us = time_us(value, 1.0),

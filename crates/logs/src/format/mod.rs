@@ -12,7 +12,7 @@ pub use recognise::recognise;
 
 use crate::entry::Entry;
 use crate::number::{position, time_us, whole};
-use crate::timestamp::{TimeReader, TimeStyle};
+use crate::timestamp::{TimeReader, TimeStyle, offset};
 use webdyno_model::{Result, UserError};
 
 /// What a field holds.
@@ -20,6 +20,8 @@ use webdyno_model::{Result, UserError};
 enum Field {
     Client,
     Time(TimeStyle),
+    /// How far from UTC the clock was of a time before it that does not say so.
+    Zone,
     /// Method, target and protocol.
     Request,
     Method,
@@ -176,6 +178,7 @@ fn layout(parts: &[Part]) -> std::result::Result<Layout, &'static str> {
             (Part::Field(field), _) => steps.push((field.clone(), vec![])),
         }
     }
+    prefer(&mut steps);
     let has = |wanted: fn(&Field) -> bool| steps.iter().any(|(field, _)| wanted(field));
     if !has(|field| matches!(field, Field::Time(_))) {
         return Err("it has no time");
@@ -203,6 +206,25 @@ fn layout(parts: &[Part]) -> std::result::Result<Layout, &'static str> {
         steps[at].usual = (!usual.is_empty()).then(|| (Literal::new(&text), usual.len()));
     }
     Ok(Layout::Text { steps, prefix: Literal::new(&prefix) })
+}
+
+/// Of fields that tell the same the one that tells it best: the request line as it was asked for, and not `$uri` or `%U`, which are
+/// rewritten (all pages are `/index.php` there) or decoded; and of service times those in the smallest unit.
+fn prefer(steps: &mut [(Field, Vec<u8>)]) {
+    let has_request = steps.iter().any(|(field, _)| *field == Field::Request);
+    let unit_us =
+        |field: &Field| if let Field::ServiceTime(unit_us) = field { *unit_us } else { f64::INFINITY };
+    let smallest_us = steps.iter().map(|(field, _)| unit_us(field)).fold(f64::INFINITY, f64::min);
+    for (field, _) in steps {
+        let is_told = match field {
+            Field::Target | Field::Query => has_request,
+            Field::ServiceTime(unit_us) => *unit_us > smallest_us,
+            _ => false,
+        };
+        if is_told {
+            *field = Field::Skip;
+        }
+    }
 }
 
 #[inline]
@@ -263,6 +285,10 @@ fn set<'a>(entry: &mut Entry<'a>, field: &Field, value: &'a [u8], times: &mut Ti
         Field::Skip => {}
         Field::Client => entry.client = value,
         Field::Time(style) => entry.time = Some(times.read(value, style)?),
+        Field::Zone => {
+            let offset_s = offset(value)?;
+            entry.time = entry.time.map(|stamp| stamp.in_zone(offset_s));
+        }
         Field::Request => entry.set_request(value),
         Field::Method => entry.method = value,
         Field::Target if !value.is_empty() => entry.set_target(value),

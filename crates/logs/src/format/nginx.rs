@@ -9,6 +9,11 @@ pub(super) fn parts(format: &str) -> Vec<Part> {
     let mut parts = vec![];
     let mut rest = format.as_str();
     while let Some(first) = rest.chars().next() {
+        if let Some((meant, behind)) = escaped(rest) {
+            parts.push(Part::Literal(meant));
+            rest = behind;
+            continue;
+        }
         let Some(behind) = rest.strip_prefix('$') else {
             let (literal, behind) = rest.split_at(first.len_utf8());
             parts.extend(literal.bytes().map(Part::Literal));
@@ -26,6 +31,19 @@ pub(super) fn parts(format: &str) -> Vec<Part> {
         rest = behind;
     }
     parts
+}
+
+/// What an escape of the configuration means, and what follows it: `\t` where fields are labelled (LTSV).
+fn escaped(text: &str) -> Option<(u8, &str)> {
+    let behind = text.strip_prefix('\\')?;
+    let meant = match behind.bytes().next()? {
+        b't' => b'\t',
+        b'r' => b'\r',
+        b'n' => b'\n',
+        itself @ (b'"' | b'\'' | b'\\') => itself,
+        _ => return None,
+    };
+    Some((meant, &behind[1..]))
 }
 
 /// `'$a ' '"$b"'` as it is written one behind the other.

@@ -42,7 +42,7 @@ fn lines_are_taken_apart_as_their_format_says() {
         (
             r#"%h %l %t %D %{ms}T "%m %U" %q %>s"#,
             r#"h 5 [10/Oct/2026:13:55:36 +0200] 1500 1 "GET /a" ?b 200"#,
-            " h GET /a b  | 1791633336 200 ? 1000",
+            " h GET /a b  | 1791633336 200 ? 1500",
         ),
         (
             r#"%h %t "%m %U%q" %>s"#,
@@ -64,10 +64,63 @@ fn lines_are_taken_apart_as_their_format_says() {
             r#"1791633336.123 200 "GET / HTTP/1.1""#,
             "  GET /   | 1791633336 200 ? ?",
         ),
+        (
+            r"time:$time_local\thost:$remote_addr\treq:$request\tstatus:$status",
+            "time:10/Oct/2026:13:55:36 +0200\thost:::1\treq:GET /a HTTP/1.1\tstatus:200",
+            " ::1 GET /a   | 1791633336 200 ? ?",
+        ),
         ("json", json, " ::1 GET /a b M | 1791633336 200 5 250000"),
         ("json", caddy, "h ::1 GET /a  M | 1791633336 404 7 2000"),
     ] {
         assert_eq!(fields(format, line).as_deref(), Some(expected), "{format}");
+    }
+}
+
+#[test]
+fn lines_of_json_are_read_by_the_names_that_programs_give() {
+    for (line, expected) in [
+        // Traefik's redirect to https, Caddy's, and a format of Apache's with `%U`.
+        (
+            r#"{"ClientHost":"::1","DownstreamStatus":301,"Duration":45210,"RequestPath":"/a?b","StartUTC":"2026-10-10T11:55:36Z"}"#,
+            " ::1  /a b  | 1791633336 301 ? 45",
+        ),
+        (r#"{"ts":1791633336.5,"uri":"/a","status":200,"duration":2}"#, "   /a   | 1791633336 200 ? 2000000"),
+        (
+            r#"{"time":"[10/Oct/2026:13:55:36 +0200]","request":"/a","query":"?b","method":"GET","status":"200"}"#,
+            "  GET /a b  | 1791633336 200 ? ?",
+        ),
+    ] {
+        assert_eq!(fields("json", line).as_deref(), Some(expected), "{line}");
+    }
+}
+
+#[test]
+fn of_fields_that_tell_the_same_the_better_one_counts() {
+    let time = "[10/Oct/2026:13:55:36 +0200]";
+    for (format, line, expected) in [
+        (
+            r#"[$time_local] "$request" $status $uri $args $request_time"#,
+            format!(r#"{time} "GET /shop/a?b HTTP/1.1" 200 /index.php q=/shop/a&b 0.250"#),
+            "  GET /shop/a b  | 1791633336 200 ? 250000",
+        ),
+        (
+            r#"%t "%r" %>s %U %D %T"#,
+            format!(r#"{time} "GET /a%20b HTTP/1.1" 200 /a-b 1500 0"#),
+            "  GET /a%20b   | 1791633336 200 ? 1500",
+        ),
+        // Milliseconds as Apache can write them, between a time and its zone.
+        (
+            r#"%h [%{%d/%b/%Y:%T}t.%{msec_frac}t %{%z}t] "%r" %>s"#,
+            r#"h [10/Oct/2026:13:55:36.123 +0200] "GET / HTTP/1.1" 200"#.into(),
+            " h GET /   | 1791633336 200 ? ?",
+        ),
+        (
+            "$msec $request_method $uri $status",
+            "1791633336.1 GET /a 200".into(),
+            "  GET /a   | 1791633336 200 ? ?",
+        ),
+    ] {
+        assert_eq!(fields(format, &line).as_deref(), Some(expected), "{format}");
     }
 }
 

@@ -252,8 +252,13 @@ impl Config {
             // A `|` begins a program.
             let path = placed.value.plain().filter(|path| path.starts_with('/'))?;
             let scope = (!placed.scope.is_empty()).then(|| placed.scope.join(", "));
-            let format = self.text("accesslog.format").unwrap_or_else(|| LOG_FORMAT.to_owned());
-            let format = Some(format).filter(|_| *kind == LogKind::Access);
+            // That of a condition counts before that of all, wherever it stands.
+            let own = self.values.iter().rev().find(|one| {
+                one.key == "accesslog.format" && !one.scope.is_empty() && placed.scope.starts_with(&one.scope)
+            });
+            let format = own.and_then(|one| one.value.plain()).or_else(|| self.text("accesslog.format"));
+            let format =
+                Some(format.unwrap_or_else(|| LOG_FORMAT.to_owned())).filter(|_| *kind == LogKind::Access);
             Some(LogFile { path, kind: *kind, scope, format })
         };
         self.values.iter().filter_map(log).take(SCOPED_MAX).collect()
@@ -326,6 +331,16 @@ mod tests {
     const PHP: &str = "server.modules += ( \"mod_fastcgi\", \"mod_status\" )\nstatus.status-url = \"/st\"\n\
         fastcgi.server += ( \".php\" => (( \"socket\" => \"/run/php.sock\", \"bin-environment\" => ( \"PW\" => \"s3cret\" ) )) )\n\
         proxy.server = ( \"\" => ( ( \"host\" => \"10.0.0.1\", \"port\" => 81 ), ( \"host\" => \"localhost\" ) ) )\n";
+
+    #[test]
+    fn a_log_has_the_format_of_its_condition() {
+        let text = "accesslog.format = \"%s\"\naccesslog.filename = \"/all\"\n$HTTP[\"host\"] == \"a\" {\n\
+            accesslog.filename = \"/a\"\n accesslog.format = \"%s %D\"\n}\n\
+            $HTTP[\"host\"] == \"b\" { accesslog.filename = \"/b\" }\n";
+        let logs = read_files(&[("l.conf", text)]).logs();
+        let formats: Vec<_> = logs.iter().map(|log| (log.path.as_str(), log.format.as_deref())).collect();
+        assert_eq!(formats, [("/all", Some("%s")), ("/a", Some("%s %D")), ("/b", Some("%s"))]);
+    }
 
     #[test]
     fn values_backends_and_logs_are_found() {

@@ -4,11 +4,12 @@
 //! over all files.
 
 use super::options::{self, Given, Options};
-use super::{arguments, groups, option_files};
+use super::{arguments, group_suffix, groups, groups_of, option_files, series};
 use crate::os::procfs;
 use crate::services::common::edit::Document;
 use crate::services::common::kept_values::{Lines, ValueFile};
 use crate::visibility::process_view::Root;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The name of our own file: it sorts after what people usually have.
@@ -25,8 +26,9 @@ pub fn place(pid: u32, name: &str) -> std::result::Result<PathBuf, (String, Opti
         let why = format!("the command line of the server sets {name}, and wins over every file");
         return Err((why, Some("change it where the server is started".into())));
     }
+    shared(&given, name).map_or(Ok(()), Err)?;
     let (files, _) = option_files(&given);
-    let options = Options::read(&files, &groups(), &Root::of(pid));
+    let options = Options::read(&files, &groups_of(&given, series(pid).as_deref()), &Root::of(pid));
     let Some(file) = winning(&options, name) else {
         return Err(("the server reads no option file".into(), None));
     };
@@ -36,6 +38,14 @@ pub fn place(pid: u32, name: &str) -> std::result::Result<PathBuf, (String, Opti
         return Err((why, Some("set it there by hand".into())));
     }
     Ok(file)
+}
+
+/// One of several servers that read the same files: what is written for every server would be the others' at their next start.
+fn shared(given: &BTreeMap<String, Option<String>>, name: &str) -> Option<(String, Option<String>)> {
+    let suffix = group_suffix(given)?;
+    let why =
+        format!("the server reads groups of its own (`{suffix}`) in files that other servers read, too");
+    Some((why, Some(format!("set {name} in its group by hand: [mysqld{suffix}]"))))
 }
 
 /// Whether an option file holds a password of anybody.
@@ -140,6 +150,14 @@ mod tests {
         let alone = Options::read(&["/etc/d/50-server.cnf".into()], &groups(), &root);
         assert_eq!(winning(&alone, "x").as_deref(), Some(Path::new("/etc/d/50-server.cnf")));
         assert_eq!(winning(&Options::read(&[], &groups(), &root), "x"), None);
+    }
+
+    #[test]
+    fn one_of_several_servers_is_left_to_a_person() {
+        let of_instance = arguments(&["mariadbd".into(), "--defaults-group-suffix=.b".into()]);
+        let (_, hint) = shared(&of_instance, "max_connections").unwrap();
+        assert_eq!(hint.as_deref(), Some("set max_connections in its group by hand: [mysqld.b]"));
+        assert_eq!(shared(&BTreeMap::new(), "max_connections"), None);
     }
 
     #[test]

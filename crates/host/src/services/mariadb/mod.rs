@@ -16,6 +16,7 @@ pub mod variables;
 use super::Observe;
 use crate::os::procfs;
 use crate::visibility::process_view::Root;
+use crate::visibility::program_query::query_program;
 use mysql::prelude::Queryable;
 use options::Options;
 use settings::SETTINGS;
@@ -71,7 +72,7 @@ fn read(pid: u32) -> Result<ServiceSnapshot> {
     let process = procfs::process(pid)?;
     let arguments = arguments(&process.argv);
     let (files, main_file) = option_files(&arguments);
-    let options = Options::read(&files, &groups(), &Root::of(pid));
+    let options = Options::read(&files, &groups_of(&arguments, series(pid).as_deref()), &Root::of(pid));
     let listens = listens(pid);
     let port = listens.iter().find_map(|address| address.rsplit_once(':')?.1.parse().ok()).unwrap_or(0);
     Ok(ServiceSnapshot {
@@ -129,9 +130,39 @@ fn option_files(arguments: &BTreeMap<String, Option<String>>) -> (Vec<PathBuf>, 
     (DEFAULT_FILES.into_iter().map(PathBuf::from).chain(extra.map(PathBuf::from)).collect(), None)
 }
 
-/// The groups that a server reads; of those with a version in their name none, as no other version would start with them.
+/// The groups that every server reads.
 fn groups() -> Vec<String> {
     ["mysqld", "server", "mariadb", "mariadbd", "galera", "client-server"].map(str::to_owned).into()
+}
+
+/// The end of the names of groups that this server reads as well: `mariadb@b.service` gives it `.b`, `mysqld@b.service` `@b`.
+fn group_suffix(arguments: &BTreeMap<String, Option<String>>) -> Option<&str> {
+    arguments.get("defaults_group_suffix")?.as_deref().filter(|suffix| !suffix.is_empty())
+}
+
+/// The groups that a server of this command line and series reads. That of a series stands last in the files of packages: what people
+/// append to them is in it.
+fn groups_of(arguments: &BTreeMap<String, Option<String>>, series: Option<&str>) -> Vec<String> {
+    let of_series = |series: &str| ["mysqld", "mariadb", "mariadbd"].map(|group| format!("{group}-{series}"));
+    let plain: Vec<String> = groups().into_iter().chain(series.into_iter().flat_map(of_series)).collect();
+    let suffix = group_suffix(arguments);
+    let own = suffix.into_iter().flat_map(|suffix| plain.iter().map(move |group| format!("{group}{suffix}")));
+    plain.iter().cloned().chain(own).collect()
+}
+
+/// The series of a server, where its program can be asked: `10.11`.
+fn series(pid: u32) -> Option<String> {
+    let executable = procfs::executable(pid).ok();
+    let arguments = || ["--no-defaults", "--version"].map(str::to_owned).to_vec();
+    series_in(&query_program(NAME, pid, executable.as_ref(), arguments).ok()?.stdout)
+}
+
+/// The series in `mariadbd  Ver 10.11.6-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)`.
+fn series_in(text: &str) -> Option<String> {
+    let is_version =
+        |word: &&str| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.');
+    let mut numbers = text.split_ascii_whitespace().find(is_version)?.split('.');
+    Some(format!("{}.{}", numbers.next()?, numbers.next()?))
 }
 
 /// Settings as files and command line give them.
@@ -323,6 +354,22 @@ mod tests {
         assert_eq!(found["skip_name_resolve"].configured, Some(SettingValue::Text("ON".into())));
         assert!(!found.contains_key("password"), "only settings that are known to be harmless");
         assert_eq!(option_files(&arguments(&["m".into(), "--no-defaults".into()])), (vec![], None));
+        let of_instance = arguments(&["mariadbd".into(), "--defaults-group-suffix=.b".into()]);
+        let groups_read = groups_of(&of_instance, Some("10.11"));
+        for group in ["mysqld", "mariadbd.b", "mariadb-10.11", "mysqld-10.11.b"] {
+            assert!(groups_read.iter().any(|read| read == group), "{group}: {groups_read:?}");
+        }
+        assert_eq!((group_suffix(&of_instance), groups_of(&message, None)), (Some(".b"), groups()));
+        for (said, series) in [
+            (
+                "mariadbd  Ver 10.11.6-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)",
+                Some("10.11"),
+            ),
+            ("/usr/sbin/mysqld  Ver 8.0.36 for Linux on x86_64 (MySQL Community Server - GPL)", Some("8.0")),
+            ("usage", None),
+        ] {
+            assert_eq!(series_in(said).as_deref(), series, "{said}");
+        }
     }
 
     #[test]

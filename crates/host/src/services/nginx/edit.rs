@@ -8,6 +8,7 @@ use super::syntax;
 use crate::services::common::edit::{Document, Edit};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use webdyno_model::workload::is_secret_name;
 use webdyno_model::{Result, UserError};
 
 /// Why a change is one for a person, and what helps.
@@ -125,14 +126,27 @@ impl Document for NginxFile {
 
 fn displayed_line(line: &str) -> String {
     let begin = line.len() - line.trim_start().len();
-    let mut parts = line.split([';', '{', '}']).map(str::trim);
-    if parts
-        .all(|part| part.is_empty() || part.starts_with('#') || part == NO_CLOSE || is_harmless(first(part)))
-    {
+    let begins_comment = |at: &usize| {
+        let before = line[..*at].trim_end();
+        before.is_empty() || before.ends_with(|last: char| ";{}".contains(last))
+    };
+    let comment_at = line.match_indices('#').map(|(at, _)| at).find(begins_comment);
+    let (code, comment) = line.split_at(comment_at.unwrap_or(line.len()));
+    let comment = comment.trim_start_matches(['#', ' ', '\t']).trim();
+    // An old directive may stand in a comment, with all that it held.
+    let is_prose = !comment.contains(';') && !comment.split_ascii_whitespace().any(is_secret_name);
+    if are_harmless(code) && (is_prose || are_harmless(comment)) {
         return line.to_owned();
     }
     let end = if line.ends_with('\n') { "\n" } else { "" };
-    format!("{}{} ...{end}", &line[..begin], first(line))
+    let name = if code.trim().is_empty() { "#" } else { first(line) };
+    format!("{}{name} ...{end}", &line[..begin])
+}
+
+/// Whether directives hold no secrets.
+fn are_harmless(text: &str) -> bool {
+    let mut parts = text.split([';', '{', '}']).map(str::trim);
+    parts.all(|part| part.is_empty() || part == NO_CLOSE || is_harmless(first(part)))
 }
 
 fn first(text: &str) -> &str {
@@ -321,11 +335,12 @@ mod tests {
     #[test]
     fn passwords_are_not_shown() {
         let text = "http {\n  proxy_set_header X-Token s3cret;\n  worker_connections 5;\n  # why\n  sendfile on; }\n\n\
-                    proxy_set_header Connection \"\";\nsendfile on; proxy_set_header X s3cret; }";
+                    proxy_set_header Connection \"\";\nsendfile on; proxy_set_header X s3cret; }\n\
+                    #proxy_set_header X s3cret;\n  # the token is s3cret\n# gzip on;\nsendfile on; # password=s3cret\n";
         assert_eq!(
             NginxFile::displayed(text),
             "http {\n  proxy_set_header ...\n  worker_connections 5;\n  # why\n  sendfile on; }\n\n\
-             proxy_set_header Connection \"\";\nsendfile ..."
+             proxy_set_header Connection \"\";\nsendfile ...\n# ...\n  # ...\n# gzip on;\nsendfile ...\n"
         );
     }
 }

@@ -166,6 +166,26 @@ fn switch(title: &[String], name: &str) -> Option<String> {
     words.get(at + 1).map(|word| (*word).to_owned())
 }
 
+/// The prefix and the main file. What was not said when it was compiled is as in nginx's sources (auto/options): so are OpenResty, and
+/// who compiles it himself. One that cannot be asked is taken for a distribution's, unless it lies as in the sources.
+fn places(title: &[String], compiled: &Compiled, executable: &str) -> (String, String) {
+    let own = executable.strip_suffix("/sbin/nginx").filter(|prefix| prefix.ends_with("/nginx"));
+    let (prefix, main_file) = match (&compiled.version, own) {
+        (Some(_), _) => ("/usr/local/nginx", "conf/nginx.conf"),
+        (None, Some(own)) => (own, "conf/nginx.conf"),
+        (None, None) => ("/usr/share/nginx", "/etc/nginx/nginx.conf"),
+    };
+    let prefix = switch(title, "-p").or(compiled.prefix.clone()).unwrap_or_else(|| prefix.into());
+    let main_file = switch(title, "-c").or(compiled.main_file.clone()).unwrap_or_else(|| main_file.into());
+    let main_file = below(&prefix, &main_file);
+    (prefix, main_file)
+}
+
+/// A path that may begin at the prefix.
+fn below(prefix: &str, path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("{}/{path}", prefix.trim_end_matches('/')) }
+}
+
 /// What a running nginx was started with.
 struct Started {
     executable: Option<(String, bool)>,
@@ -182,11 +202,8 @@ fn started(pid: u32) -> Result<Started> {
         Ok(finished) => (parse_compiled(&finished.stderr), None),
         Err(missing) => (Compiled::default(), Some(missing)),
     };
-    let prefix =
-        switch(&title, "-p").or(compiled.prefix.clone()).unwrap_or_else(|| "/usr/share/nginx".into());
-    let main_file =
-        switch(&title, "-c").or(compiled.main_file.clone()).unwrap_or_else(|| "/etc/nginx/nginx.conf".into());
-    let main_file = if main_file.starts_with('/') { main_file } else { format!("{prefix}/{main_file}") };
+    let path = executable.as_ref().map_or("", |(path, _)| path.as_str());
+    let (prefix, main_file) = places(&title, &compiled, path);
     Ok(Started { executable, compiled, prefix, main_file, missing })
 }
 
@@ -217,10 +234,14 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
         }
     };
     let mut logs = config.logs(&prefix);
-    for (kind, path) in [(LogKind::Access, compiled.access_log), (LogKind::Error, compiled.error_log)] {
-        let is_told =
-            config.settings().contains_key(if kind == LogKind::Access { "access_log" } else { "error_log" });
-        let path = path.filter(|path| !is_told && path.starts_with('/'));
+    let of_sources = |path: &str| compiled.version.is_some().then(|| path.to_owned());
+    for (kind, name, path) in [
+        (LogKind::Access, "access_log", compiled.access_log.clone().or(of_sources("logs/access.log"))),
+        (LogKind::Error, "error_log", compiled.error_log.clone().or(of_sources("logs/error.log"))),
+    ] {
+        let is_told = config.settings().contains_key(name);
+        let path = path.filter(|path| !is_told && config::is_log_file(path));
+        let path = path.map(|path| below(&prefix, &path));
         logs.extend(path.map(|path| LogFile { path, kind, ..LogFile::default() }));
     }
     let listens = config.listens();
@@ -259,6 +280,31 @@ mod tests {
         assert_eq!(compiled.main_file.as_deref(), Some("/etc/nginx/nginx.conf"));
         assert_eq!(compiled.modules, ["http_stub_status_module"]);
         assert_eq!(parse_compiled("usage"), Compiled::default());
+    }
+
+    #[test]
+    fn what_was_not_said_when_it_was_compiled_is_as_in_the_sources() {
+        let version = "nginx version: openresty/1.21.4.1\nconfigure arguments: ";
+        let openresty = format!("{version}--prefix=/usr/local/openresty/nginx --with-pcre-jit\n");
+        let debian = format!("{version}--prefix=/usr/share/nginx --conf-path=/etc/nginx/nginx.conf\n");
+        for (said, title, executable, prefix, main_file) in [
+            (
+                openresty.as_str(),
+                "",
+                "",
+                "/usr/local/openresty/nginx",
+                "/usr/local/openresty/nginx/conf/nginx.conf",
+            ),
+            (version, "", "", "/usr/local/nginx", "/usr/local/nginx/conf/nginx.conf"),
+            (version, "nginx -p /srv/ -c a.conf", "", "/srv/", "/srv/a.conf"),
+            (debian.as_str(), "", "", "/usr/share/nginx", "/etc/nginx/nginx.conf"),
+            // In a container it is not asked.
+            ("", "", "/usr/sbin/nginx", "/usr/share/nginx", "/etc/nginx/nginx.conf"),
+            ("", "", "/opt/nginx/sbin/nginx", "/opt/nginx", "/opt/nginx/conf/nginx.conf"),
+        ] {
+            let found = places(&[title.to_owned()], &parse_compiled(said), executable);
+            assert_eq!(found, (prefix.to_owned(), main_file.to_owned()), "{said} {title} {executable}");
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Facts: ngx_conf_read_token in src/core/ngx_conf_file.c of nginx 1.27: words are divided by blanks; a quote counts at the
 //! begin of a word, a backslash takes the next character as it is, `#` at the begin of a word comments the rest of the
-//! line, `${` in a word is a variable. A block of lua (`.._by_lua_block`) is lua up to its last brace, and skipped.
+//! line, `${` in a word is a variable. The backslash goes before quotes and itself, `\t`, `\r` and `\n` are what C means, and
+//! before anything else it stays. A block of lua (`.._by_lua_block`) is lua up to its last brace, and skipped.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -162,12 +163,26 @@ impl Parser<'_> {
                 break;
             }
             self.next();
-            word.push(c);
-            if c == '\\' {
-                word.extend(self.next());
+            match c {
+                '\\' => self.escaped(&mut word),
+                _ => word.push(c),
             }
         }
         word
+    }
+
+    /// What follows a backslash, in quotes and without: before what means nothing there the backslash stays.
+    fn escaped(&mut self, word: &mut String) {
+        match self.next() {
+            Some(next @ ('"' | '\'' | '\\')) => word.push(next),
+            Some('t') => word.push('\t'),
+            Some('r') => word.push('\r'),
+            Some('n') => word.push('\n'),
+            other => {
+                word.push('\\');
+                word.extend(other);
+            }
+        }
     }
 
     fn quoted(&mut self, quote: char) -> String {
@@ -178,11 +193,8 @@ impl Parser<'_> {
             if c == quote {
                 return word;
             }
-            match (c, self.peek()) {
-                ('\\', Some(next)) if next == quote || next == '\\' => {
-                    word.push(next);
-                    self.next();
-                }
+            match c {
+                '\\' => self.escaped(&mut word),
                 _ => word.push(c),
             }
         }
@@ -287,6 +299,7 @@ mod tests {
         check("root ${base}/x;", "root|${base}/x;", &[]);
         check("location ~ \\.php$ { }", "location|~|\\.php${}", &[]);
         check("a \"x\\\"y\";", "a|x\"y;", &[]);
+        check("a 'x\\\"y\\tz\\d' b\\t\\;c\\\\;", "a|x\"y\tz\\d|b\t\\;c\\;", &[]);
         check("http{server{listen 80;}}", "http{server{listen|80;}}", &[]);
         let (directives, _) = parse("a\n  b;\n\n# c\nd {\n  e; }");
         let lines = (directives[0].line, directives[1].line, directives[1].block.as_ref().unwrap()[0].line);
@@ -327,7 +340,7 @@ mod tests {
             prop_assert!(directives.iter().all(|directive| directive.line <= lines));
             prop_assert!(problems.iter().all(|(line, _)| *line <= lines));
             prop_assert!(directives.iter().all(|one| text[one.span.clone()].starts_with(&one.name)
-                || text[one.span.clone()].starts_with(['"', '\''])));
+                || text[one.span.clone()].contains(['"', '\'', '\\'])));
         }
 
         // What is written from words is read as these words.

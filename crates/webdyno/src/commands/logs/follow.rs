@@ -35,8 +35,9 @@ pub fn follow(arguments: &LogsArgs) -> Result<LogsReport> {
     let is_terminal = terminal::is_stderr_terminal();
     let mut counted_before = 0;
     let mut due = Instant::now() + interval;
-    while !interrupted.load(Ordering::Relaxed) {
-        let has_more = followed.read()?;
+    let mut failed = None;
+    while !interrupted.load(Ordering::Relaxed) && failed.is_none() {
+        let has_more = has_more(&mut followed, &mut failed);
         if Instant::now() >= due {
             due += interval;
             let report = followed.report();
@@ -53,12 +54,32 @@ pub fn follow(arguments: &LogsArgs) -> Result<LogsReport> {
         }
     }
     // What was written until now.
-    while followed.read()? {}
+    while failed.is_none() && has_more(&mut followed, &mut failed) {}
     if is_terminal {
         // The report of the end takes the place of the last one.
         let _ = std::io::stderr().write_all(TOP.as_bytes());
     }
-    Ok(followed.report())
+    ended(followed.report(), failed)
+}
+
+/// Whether there were lines; why there are none any more goes to `failed`.
+fn has_more(followed: &mut Followed, failed: &mut Option<UserError>) -> bool {
+    followed.read().unwrap_or_else(|error| {
+        *failed = Some(error);
+        false
+    })
+}
+
+/// The report of the end. What was counted for hours is not lost because the log cannot be read any more, as after a rotation.
+fn ended(mut report: LogsReport, failed: Option<UserError>) -> Result<LogsReport> {
+    match failed {
+        Some(error) if report.requests == 0 => Err(error),
+        Some(error) => {
+            report.notes.insert(0, format!("{}: nothing that came later is counted.", error.message));
+            Ok(report)
+        }
+        None => Ok(report),
+    }
 }
 
 /// The beginning of a report, as much as the terminal has lines for: more would move the headline out of it.
@@ -83,6 +104,16 @@ fn line(report: &LogsReport, added: u64, interval: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_counted_is_not_lost_with_the_log() {
+        let failed = || Some(UserError::cannot_run("cannot read access.log: permission denied"));
+        let counted = LogsReport { requests: 7, ..LogsReport::default() };
+        let told = ended(counted.clone(), failed()).unwrap().notes;
+        assert_eq!(told, ["cannot read access.log: permission denied: nothing that came later is counted."]);
+        assert_eq!(ended(counted.clone(), None).unwrap(), counted);
+        assert!(ended(LogsReport::default(), failed()).is_err());
+    }
 
     #[test]
     fn a_frame_leaves_the_headline_on_the_terminal() {

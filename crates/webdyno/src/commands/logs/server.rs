@@ -8,10 +8,7 @@ use webdyno_model::service::{LogFile, LogKind};
 use webdyno_model::{Result, UserError};
 use webdyno_session::live::{ObservedHosts, Servers};
 
-/// What nginx writes where the configuration names no format.
-const NGINX_DEFAULT: &str = "combined";
-
-/// The formats of the server's access logs, those of logs with a name like the given ones first.
+/// The formats of the server's access logs, those of logs with a name like the given ones first; none where the lines tell more.
 pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
     let list = ServerList::parse(&[server.to_owned()])?;
     let own_executable = crate::process::own_executable()?;
@@ -30,11 +27,13 @@ pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
             .hint("reading its configuration may take --sudo; or give --format"));
     }
     logs.sort_by_key(|(log, _)| !arguments.files.iter().any(|file| is_of(file, &log.path)));
+    if logs.iter().any(|log| is_untold(log) && arguments.files.iter().any(|file| is_of(file, &log.0.path))) {
+        return Ok(vec![]);
+    }
     let mut formats: Vec<Format> = vec![];
     let mut unreadable = None;
-    for (log, service) in &logs {
-        let text = log.format.as_deref().or((service == "nginx").then_some(NGINX_DEFAULT));
-        match text.map(Format::parse) {
+    for (log, _) in &logs {
+        match log.format.as_deref().map(Format::parse) {
             Some(Ok(format)) if !formats.contains(&format) => formats.push(format),
             // Of logs of another kind, perhaps.
             Some(Err(error)) => unreadable = unreadable.or(Some(error)),
@@ -45,7 +44,16 @@ pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
         UserError::cannot_run(format!("the configuration of {server} names no format of its access logs"))
             .hint("give --format")
     };
-    if formats.is_empty() { Err(unreadable.unwrap_or_else(none)) } else { Ok(formats) }
+    match formats.is_empty() && !logs.iter().any(is_untold) {
+        true => Err(unreadable.unwrap_or_else(none)),
+        false => Ok(formats),
+    }
+}
+
+/// Whether nginx's configuration does not tell here how a log is written: one that comes in blocks (`buffer=`) is not followed, and has
+/// no format in a snapshot, whatever it is called; one that nothing names has the default.
+fn is_untold((log, service): &(LogFile, String)) -> bool {
+    service == "nginx" && log.format.is_none()
 }
 
 /// Whether a file is a log or one of its rotated ones: `access.log.2.gz` is one of `/var/log/nginx/access.log`.
@@ -58,6 +66,15 @@ fn is_of(file: &Path, log: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_tell_the_format_that_a_snapshot_of_nginx_does_not_have() {
+        let log = |service: &str, format: Option<&str>| {
+            (LogFile { format: format.map(str::to_owned), ..LogFile::default() }, service.to_owned())
+        };
+        assert!(is_untold(&log("nginx", None)));
+        assert!(!is_untold(&log("nginx", Some("combined"))) && !is_untold(&log("php_fpm", None)));
+    }
 
     #[test]
     fn rotated_logs_are_those_of_their_name() {

@@ -7,26 +7,31 @@
 use crate::collectors::network::Place;
 use crate::os::procfs;
 use crate::os::sock_diag::{Query, TCP, each, state, states};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use webdyno_model::service::ServiceSnapshot;
 
+/// Where a database listens for others than its clients: for nodes of Galera, and MySQL's X protocol.
+const OTHER_PORTS: [u16; 2] = [4567, 33060];
+
 /// How many there are, on all sockets that it listens on; `None` where these cannot be read.
 pub fn count(service: &ServiceSnapshot) -> Option<u64> {
     let table = |name: &str| procfs::read_text(format!("/proc/{}/net/{name}", service.pid)).ok();
-    let of = |address: &str| match address.strip_prefix("unix:") {
-        Some(path) => table("unix").map(|text| on_path(&text, path)),
-        None => {
-            let port = address.parse::<SocketAddr>().ok()?.port();
-            connected_to(service.pid, port).ok().or_else(|| {
-                // A kernel without IPv6 has no tcp6.
-                let six = table("tcp6").map_or(0, |text| on_port(&text, port));
-                table("tcp").map(|text| on_port(&text, port) + six)
-            })
-        }
+    let at_path = |path: &str| table("unix").map(|text| on_path(&text, path));
+    let at_port = |port: u16| {
+        connected_to(service.pid, port).ok().or_else(|| {
+            // A kernel without IPv6 has no tcp6.
+            let six = table("tcp6").map_or(0, |text| on_port(&text, port));
+            table("tcp").map(|text| on_port(&text, port) + six)
+        })
     };
-    let known = service.endpoints.iter().map(|endpoint| of(&endpoint.address));
-    known.collect::<Option<Vec<u64>>>().filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
+    let paths = service.listens.iter().filter_map(|address| address.strip_prefix("unix:"));
+    let ports = service.listens.iter().filter_map(|address| Some(address.parse::<SocketAddr>().ok()?.port()));
+    // It may listen on a port at several addresses.
+    let ports: BTreeSet<u16> = ports.filter(|port| !OTHER_PORTS.contains(port)).collect();
+    let known: Option<Vec<u64>> = paths.map(at_path).chain(ports.into_iter().map(at_port)).collect();
+    known.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
 }
 
 /// Connections to a port in the network of a process. An error where that may not be seen.
@@ -62,7 +67,6 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::{UnixListener, UnixStream};
-    use webdyno_model::service::Endpoint;
 
     #[test]
     fn those_are_counted_that_were_accepted() {
@@ -70,10 +74,13 @@ mod tests {
         let path = folder.path().join("db.sock");
         let (unix, tcp) = (UnixListener::bind(&path).unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let address = tcp.local_addr().unwrap();
-        let endpoint = |address: String| Endpoint { name: "server".into(), address, path: None };
         let mut service = ServiceSnapshot {
             pid: std::process::id(),
-            endpoints: vec![endpoint(format!("unix:{}", path.display())), endpoint(address.to_string())],
+            listens: vec![
+                format!("unix:{}", path.display()),
+                address.to_string(),
+                format!("[::1]:{}", address.port()),
+            ],
             ..ServiceSnapshot::default()
         };
         assert_eq!(count(&service), Some(0));

@@ -415,7 +415,8 @@ impl Config {
         let formats = self.formats();
         self.each(|placed| {
             let kind = match placed.directive.name.as_str() {
-                "access_log" => LogKind::Access,
+                // Those of `stream` are of connections, and their formats have names of their own.
+                "access_log" if placed.within("stream").is_none() => LogKind::Access,
                 "error_log" => LogKind::Error,
                 _ => return,
             };
@@ -454,6 +455,7 @@ impl Config {
         let mut formats = BTreeMap::new();
         self.each(|placed| {
             if placed.directive.name == "log_format"
+                && placed.within("stream").is_none()
                 && let Some((name, parts)) = placed.directive.words.split_first()
             {
                 let parts = parts.iter().filter(|part| !part.starts_with("escape="));

@@ -80,6 +80,15 @@ fn a_log_of_a_part_of_the_requests_comes_behind_the_others() {
     let (_, config) = read_files(&[("nginx.conf", &format!("http {{ server {{ {server} }} }}"))]);
     let paths: Vec<_> = config.logs("/").into_iter().map(|log| log.path).collect();
     assert_eq!(paths, ["/all.log", "/up.log", "/quick.log"]);
+    let stream = "stream { log_format main '$status'; server { access_log /tcp.log main; } }";
+    let http = "http { log_format main '$status $request'; access_log /all.log main; }";
+    let (_, config) = read_files(&[("nginx.conf", &format!("{http}\n{stream}"))]);
+    let logs: Vec<_> = config.logs("/").into_iter().map(|log| (log.path, log.format)).collect();
+    assert_eq!(
+        logs,
+        [("/all.log".to_owned(), Some("$status $request".to_owned()))],
+        "of connections are others"
+    );
     let servers = "server { server_name a; listen 80; access_log /80.log; }\nserver { server_name a; listen 443; access_log /443.log; }";
     let (_, config) = read_files(&[("nginx.conf", &format!("http {{\n{servers} }}"))]);
     let logs = config.logs("/");
