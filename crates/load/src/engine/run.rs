@@ -277,8 +277,7 @@ fn run_thread(
             let mut engine = Engine::new(plan, control, share, io, exchange);
             if let Some(at_ns) = barrier_slot.wait_for_start() {
                 engine.io_mut().inner_mut().set_start(at_ns);
-                sleep_then_spin_until(at_ns);
-                control.note_start(monotonic_ns());
+                begin(plan, control, at_ns);
                 engine.run();
             }
         }
@@ -397,6 +396,32 @@ mod tests {
         .unwrap();
         assert_eq!(end.reason, EndReason::Hopeless);
         assert!(ended > 0 && started == ended + end.in_flight_at_end, "{started}, {ended}");
+    }
+
+    #[test]
+    fn a_load_ends_when_it_is_not_kept_whatever_it_speaks() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        for (scheme, method) in [("http", "GET"), ("ws", "TEXT")] {
+            let request = RequestSpec {
+                name: "/".into(),
+                method: method.into(),
+                url: format!("{scheme}://127.0.0.1:{port}/"),
+                ..RequestSpec::default()
+            };
+            let workload = Workload {
+                requests: vec![request],
+                stop: Stop { duration_us: Some(2_000_000), requests: None },
+                connections: 1,
+                threads: Some(1),
+                timeout_us: 60_000_000,
+                ..Workload::default()
+            };
+            let control = Control::new();
+            control.keep_until(monotonic_ns());
+            let end = run(&prepare(&workload).unwrap(), &control, &mut |_| {}).unwrap();
+            assert_eq!(end.reason, EndReason::Interrupted, "{scheme}");
+        }
     }
 
     #[test]
