@@ -128,6 +128,18 @@ impl Drop for RunGuard<'_> {
     }
 }
 
+/// Ends the load when its thread panics: the others would go on for as long as nobody stops them, and what they report waits
+/// for that thread's part.
+struct StopOnPanic<'a>(&'a Control);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop(EndReason::Interrupted);
+        }
+    }
+}
+
 /// The channels between one engine thread and the merger.
 struct ThreadChannels<'a> {
     /// Which thread of this machine it is.
@@ -258,6 +270,7 @@ fn run_thread(
     barrier_slot: BarrierSlot<'_>,
 ) {
     let ThreadChannels { index, share, to_merger, from_merger } = channels;
+    let _stops = StopOnPanic(control);
     let labels = plan.labels();
     let mut first = Some(Box::new(Report::preallocated(&labels)));
     let exchange = |full| {
@@ -433,6 +446,19 @@ mod tests {
         let run = || run(&prepared, &control, &mut |_| panic!("the sink of a test"));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
         assert_eq!(control.stopped(), Some(EndReason::Interrupted));
+    }
+
+    #[test]
+    fn a_thread_that_panics_stops_the_others() {
+        for panics in [false, true] {
+            let control = Control::new();
+            let thread = || {
+                let _stops = StopOnPanic(&control);
+                assert!(!panics, "as a test wants it");
+            };
+            assert_eq!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(thread)).is_err(), panics);
+            assert_eq!(control.stopped(), panics.then_some(EndReason::Interrupted));
+        }
     }
 
     #[test]
