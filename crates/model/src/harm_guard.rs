@@ -66,7 +66,7 @@ pub struct SiteUnderLoad {
     pub addresses: Vec<SocketAddr>,
     /// Host and port as the requests name them.
     pub host: String,
-    /// The `User-Agent` of the requests, each once.
+    /// The `User-Agent` of the requests, each once; variables stand in it as `${name}`.
     pub user_agents: Vec<String>,
     /// The addresses that the load comes from; empty when it comes from another machine, where they may be rewritten
     /// on the way.

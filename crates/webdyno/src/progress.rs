@@ -80,6 +80,10 @@ struct LineWriter {
 
 impl LineWriter {
     fn write(&mut self, line: &str, passing: bool) {
+        // Whoever writes also ends the load, and brakes it: a terminal that is held must hold neither. The recording has the line.
+        if !terminal::stderr_takes_line() {
+            return;
+        }
         let mut stderr = std::io::stderr().lock();
         // A closed stderr is nobody's loss.
         let _ = match (self.rewrites, passing) {

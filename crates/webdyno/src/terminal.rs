@@ -3,7 +3,9 @@
 
 use crate::live_view::{self, Palette};
 use clap::ColorChoice;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use webdyno_model::UserError;
 use webdyno_model::error::io_error;
 use webdyno_report::TextStyle;
@@ -110,6 +112,18 @@ pub fn is_stderr_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
+/// Whether stderr takes a line without waiting: a terminal that is held (Ctrl-S, a network that hangs) does not, nor a pipe that
+/// nobody reads.
+pub fn stderr_takes_line() -> bool {
+    takes(std::io::stderr())
+}
+
+fn takes(to: impl AsFd) -> bool {
+    let mut events = [PollFd::new(&to, PollFlags::OUT)];
+    // What is closed says so, and holds nobody up.
+    poll(&mut events, Some(&Timespec::default())).is_err() || !events[0].revents().is_empty()
+}
+
 /// The lines of the terminal of stderr; of one that does not say it those of a VT100.
 pub fn stderr_rows() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr()).ok();
@@ -123,6 +137,17 @@ mod tests {
     #[test]
     fn nothing_that_is_told_moves_the_cursor() {
         assert_eq!(printable("a\u{1b}[2J\n  b\u{9b}K\r"), "a\u{fffd}[2J\n  b\u{fffd}K ");
+    }
+
+    #[test]
+    fn what_is_full_takes_nothing_and_what_is_closed_holds_nobody_up() {
+        let (mut to, reader) = std::os::unix::net::UnixStream::pair().unwrap();
+        to.set_nonblocking(true).unwrap();
+        assert!(takes(&to));
+        while to.write(&[0; 4096]).is_ok() {}
+        assert!(!takes(&to));
+        drop(reader);
+        assert!(takes(&to));
     }
 
     #[test]

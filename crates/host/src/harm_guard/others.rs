@@ -22,6 +22,9 @@ const CLIENTS_COUNT_MAX: usize = 1000;
 /// Most reasons that are told.
 const REASONS_COUNT_MAX: usize = 4;
 
+/// A variable of the workload begins so, and ends with `}`.
+const VARIABLE: &str = "${";
+
 /// What the agent's own requests call their sender: the probe of the site, and the reader of the status page.
 const OWN_AGENTS: [&str; 2] = ["webdyno", concat!("webdyno/", env!("CARGO_PKG_VERSION"))];
 
@@ -88,9 +91,7 @@ impl OtherClientErrors {
     fn is_of_another(&self, format: &LineFormat, line: Line<'_>) -> bool {
         let agents = self.site.iter().flat_map(|site| site.user_agents.iter().map(String::as_str));
         match (&self.site, line.user_agent) {
-            (_, Some(agent)) => {
-                !OWN_AGENTS.into_iter().chain(agents).any(|own| escaped(own).as_bytes() == agent)
-            }
+            (_, Some(agent)) => !OWN_AGENTS.into_iter().chain(agents).any(|own| is_called(own, agent)),
             (None, None) => !self.reads_status(line),
             (Some(site), None) => {
                 let client = line.client.and_then(address);
@@ -120,6 +121,9 @@ impl OtherClientErrors {
                 ));
             }
         }
+        if site.user_agents.iter().any(|own| own.contains(VARIABLE) && is_called(own, b"")) {
+            reasons.push("the load's User-Agent is a variable, and could be anybody's".into());
+        }
         if reasons.is_empty() && self.logs.is_empty() {
             reasons.push("no access log is known".into());
         }
@@ -136,6 +140,14 @@ impl OtherClientErrors {
                 .into(),
         })
     }
+}
+
+/// Whether a sender that is called so is one that the load calls `own`, in which a variable may stand for anything.
+fn is_called(own: &str, agent: &[u8]) -> bool {
+    let Some((before, rest)) = own.split_once(VARIABLE) else { return escaped(own).as_bytes() == agent };
+    let (before, after) = (escaped(before), escaped(rest.rsplit_once('}').map_or("", |(_, after)| after)));
+    let rest = agent.strip_prefix(before.as_bytes());
+    rest.is_some_and(|rest| rest.ends_with(after.as_bytes()))
 }
 
 /// Whether a log without a `User-Agent` tells the load's requests by the client's address.
@@ -229,6 +241,19 @@ mod tests {
             "?",
         ]);
         assert_eq!(others.read_count(), Some(2));
+    }
+
+    #[test]
+    fn what_a_variable_of_the_load_stands_for_is_ours() {
+        let log = Log::new(true);
+        let mut others = log.follow();
+        let load = site(&["load-${user} ${session}/1"], &[]);
+        assert_eq!(others.missing(&load), None);
+        others.begin(&load);
+        log.add(&["127.0.0.1 503 \"load-7 9/1\"", "127.0.0.1 503 \"load-7/2\"", "127.0.0.1 503 \"curl/1\""]);
+        assert_eq!(others.read_count(), Some(2));
+        let why = others.missing(&site(&["${agent}"], &[])).unwrap().why;
+        assert!(why.contains("is a variable"), "{why}");
     }
 
     #[test]

@@ -201,7 +201,10 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
         self.recorder.set_cpu_start(self.cpu_begin_ns);
         self.wake_ns = self.update_clock();
         while self.load_end.is_none() {
-            self.start_due();
+            // One that was called off while it waited for its beginning sends nothing.
+            if self.control.stopped().is_none() {
+                self.start_due();
+            }
             self.check_all_ended();
             // The receiver of the report needs a CPU too: requests due at the interval's end go first.
             self.send_report();

@@ -128,6 +128,18 @@ impl Drop for RunGuard<'_> {
     }
 }
 
+/// Ends the load when its thread panics: the others would go on for as long as nobody stops them, and what they report waits
+/// for that thread's part.
+struct StopOnPanic<'a>(&'a Control);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop(EndReason::Interrupted);
+        }
+    }
+}
+
 /// The channels between one engine thread and the merger.
 struct ThreadChannels<'a> {
     /// Which thread of this machine it is.
@@ -258,6 +270,7 @@ fn run_thread(
     barrier_slot: BarrierSlot<'_>,
 ) {
     let ThreadChannels { index, share, to_merger, from_merger } = channels;
+    let _stops = StopOnPanic(control);
     let labels = plan.labels();
     let mut first = Some(Box::new(Report::preallocated(&labels)));
     let exchange = |full| {
@@ -277,8 +290,7 @@ fn run_thread(
             let mut engine = Engine::new(plan, control, share, io, exchange);
             if let Some(at_ns) = barrier_slot.wait_for_start() {
                 engine.io_mut().inner_mut().set_start(at_ns);
-                sleep_then_spin_until(at_ns);
-                control.note_start(monotonic_ns());
+                begin(plan, control, at_ns);
                 engine.run();
             }
         }
@@ -400,6 +412,32 @@ mod tests {
     }
 
     #[test]
+    fn a_load_ends_when_it_is_not_kept_whatever_it_speaks() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        for (scheme, method) in [("http", "GET"), ("ws", "TEXT")] {
+            let request = RequestSpec {
+                name: "/".into(),
+                method: method.into(),
+                url: format!("{scheme}://127.0.0.1:{port}/"),
+                ..RequestSpec::default()
+            };
+            let workload = Workload {
+                requests: vec![request],
+                stop: Stop { duration_us: Some(2_000_000), requests: None },
+                connections: 1,
+                threads: Some(1),
+                timeout_us: 60_000_000,
+                ..Workload::default()
+            };
+            let control = Control::new();
+            control.keep_until(monotonic_ns());
+            let end = run(&prepare(&workload).unwrap(), &control, &mut |_| {}).unwrap();
+            assert_eq!(end.reason, EndReason::Interrupted, "{scheme}");
+        }
+    }
+
+    #[test]
     fn a_sink_that_panics_stops_the_threads() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
@@ -408,6 +446,19 @@ mod tests {
         let run = || run(&prepared, &control, &mut |_| panic!("the sink of a test"));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
         assert_eq!(control.stopped(), Some(EndReason::Interrupted));
+    }
+
+    #[test]
+    fn a_thread_that_panics_stops_the_others() {
+        for panics in [false, true] {
+            let control = Control::new();
+            let thread = || {
+                let _stops = StopOnPanic(&control);
+                assert!(!panics, "as a test wants it");
+            };
+            assert_eq!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(thread)).is_err(), panics);
+            assert_eq!(control.stopped(), panics.then_some(EndReason::Interrupted));
+        }
     }
 
     #[test]

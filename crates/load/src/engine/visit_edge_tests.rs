@@ -235,3 +235,17 @@ fn a_part_with_variables_is_shown_by_its_name() {
     let parts = &pages(&outcome).next().unwrap().traces[0].parts;
     assert_eq!((parts[0].name.as_str(), parts[1].name.as_str()), ("/", "opt"));
 }
+
+#[test]
+fn a_part_whose_header_lacks_its_value_is_not_sent() {
+    let headers = vec![("X-Token".into(), "${token}".into())];
+    let part = RequestSpec { headers, ..with_variables(get("/part")) };
+    let listed = PageSpec { resources: Resources::Listed(vec![Part { request: 1, required: true }]) };
+    let token = capture("token", CaptureFrom::Header("Token".into()));
+    let page = StepSpec { page: Some(listed), captures: vec![token], ..step(0) };
+    let load = sessions(session(vec![page], vec![get("/"), part], 1, 1000), 1);
+    for (fields, pages, requests) in [("Token: t\r\n", (1, 0, 0), (2, 0, 0)), ("", (0, 1, 0), (1, 0, 0))] {
+        let (outcome, _) = run(&load, |_| response("200 OK", fields, ""));
+        assert_eq!((page_counts(&outcome), outcome.counts()), (pages, requests), "{fields}");
+    }
+}

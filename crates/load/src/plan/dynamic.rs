@@ -111,6 +111,11 @@ impl Dynamic {
         needs
     }
 
+    /// Whether all of them have a value: without one it cannot be written.
+    pub(crate) fn has_values(&self, variables: &Variables) -> bool {
+        self.needs().into_iter().all(|id| variables.get(id).is_some())
+    }
+
     /// Whether its whole URL is a variable, which is read as a link on the page before.
     pub(super) fn is_link(&self) -> bool {
         self.url.single_variable().is_some()

@@ -113,9 +113,9 @@ impl Prepared {
         &self.plan.transport.source_ips
     }
 
-    /// From now on a good response has a body of so many bytes.
+    /// From now on a good response has a body of so many bytes, coded as they come: as [`crate::Probe::body_bytes`] counts them.
     pub fn expect_length(&mut self, bytes: u64) {
-        self.plan.checks.expect_length(bytes);
+        self.plan.checks.expect_framed_bytes(bytes);
     }
 
     /// The names under which requests are counted, one of them for all that have none of their own; empty when all have

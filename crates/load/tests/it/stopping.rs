@@ -53,6 +53,7 @@ fn a_control_that_was_stopped_ends_a_load_at_once() {
     let outcome = load_with(&workload(&server.url()), &control);
     assert_eq!(outcome.end.reason, EndReason::Enough);
     assert!(outcome.end.elapsed_us < 500_000);
+    assert_eq!(outcome.sum(|interval| interval.started), 0);
 }
 
 #[test]

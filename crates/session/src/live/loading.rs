@@ -99,6 +99,15 @@ impl SecondChecks<'_> {
     }
 }
 
+/// Whatever goes wrong with whoever follows a load, also a panic, the engine must not go on loading the server.
+struct StopOnDrop<'a>(&'a Control);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.stop(EndReason::Interrupted);
+    }
+}
+
 enum EngineMessage {
     Event(GeneratorEvent),
     Ended(Result<LoadEnd>),
@@ -205,10 +214,8 @@ impl LiveSession {
             });
             engine
                 .map_err(|error| UserError::cannot_run(format!("cannot start the load engine: {error}")))?;
-            let followed = self.follow(load, &control, &receiver, servers, watches);
-            // Whatever went wrong here, the engine must not go on loading the server.
-            control.stop(EndReason::Interrupted);
-            followed
+            let _stops = StopOnDrop(&control);
+            self.follow(load, &control, &receiver, servers, watches)
         })
     }
 
@@ -465,8 +472,73 @@ fn rate(interval: &Interval) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::SessionInfo;
+    use crate::log::writer::EventObserver;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::AtomicBool;
+    use webdyno_model::environment::Environment;
     use webdyno_model::harm_guard::HarmCause;
     use webdyno_model::number::Number;
+    use webdyno_model::workload::RequestSpec;
+
+    /// Makes seconds of a hundredth until it is stopped, which it tells, or for a while.
+    struct Seconds(Arc<AtomicBool>);
+
+    impl Generator for Seconds {
+        fn run(
+            &self,
+            _: LoadTask<'_>,
+            control: &Control,
+            sink: &mut dyn FnMut(GeneratorEvent),
+        ) -> Result<LoadEnd> {
+            for second in intervals(&[100; 300], 0) {
+                if control.stopped().is_some() {
+                    self.0.store(true, Ordering::Release);
+                    break;
+                }
+                sink(GeneratorEvent::Interval(Box::new(second)));
+                thread::sleep(Duration::from_millis(10));
+            }
+            Ok(LoadEnd {
+                elapsed_us: 1_000_000,
+                in_flight_at_end: 0,
+                waiting_at_end: 0,
+                censored_time: None,
+                thread_cpu_us: vec![],
+                reason: control.stopped().unwrap_or(EndReason::Duration),
+            })
+        }
+    }
+
+    /// A load of such seconds that is to settle, whose events are shown to `watcher`.
+    fn load_with(watcher: EventObserver, is_stopped: &Arc<AtomicBool>) -> Result<u32> {
+        let folder = tempfile::tempdir().unwrap();
+        let about = SessionInfo {
+            command: "diagnose".into(),
+            client: Environment::default(),
+            goal: None,
+            objectives: vec![],
+            operator: None,
+        };
+        let mut session =
+            LiveSession::begin(&folder.path().join("run"), about, Arc::default(), watcher).unwrap();
+        session.generate_with(Arc::new(Seconds(is_stopped.clone())));
+        let request = RequestSpec { url: "http://127.0.0.1:1/".into(), ..RequestSpec::default() };
+        let workload = Workload { requests: vec![request], connections: 1, ..Workload::default() };
+        let prepared = webdyno_load::prepare(&workload).unwrap();
+        let length = LoadLength::Settled { measure_s: 4, at_most_s: 4 };
+        session.load(&prepared, &workload, Purpose::Run, length, None)
+    }
+
+    #[test]
+    fn a_load_ends_when_whoever_follows_it_panics() {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let watcher: EventObserver = Box::new(|event| {
+            assert!(!matches!(event.body, EventBody::Interval { .. }), "as a test wants it");
+        });
+        assert!(catch_unwind(AssertUnwindSafe(|| load_with(watcher, &is_stopped))).is_err());
+        assert!(is_stopped.load(Ordering::Acquire));
+    }
 
     fn intervals(rates: &[u64], failed: u64) -> Vec<Interval> {
         let second =

@@ -155,9 +155,12 @@ fn page_cache_reader(workload: &Workload) -> Result<Option<Workload>> {
         }
         None => {
             reading.requests.retain(is_read);
+            reading.requests.iter_mut().for_each(|request| request.weight = 1.0);
             reading.requests.len() as u64
         }
     };
+    // By weight some would be left out, and each thread takes them from another one on.
+    reading.threads = Some(1);
     reading.arrival = Arrival::Closed;
     reading.connections = workload.connections.min(WARMING_CONNECTIONS);
     reading.stop = Stop { duration_us: None, requests: Some(count) };
@@ -295,5 +298,27 @@ impl SweepTarget for LiveSweep<'_> {
             LiveSide::Observed(target) => target.session.recording().server.clone(),
             LiveSide::Unobserved(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_cache_is_warmed_by_each_request_once() {
+        let request = |method: &str, weight| RequestSpec {
+            method: method.into(),
+            url: "http://127.0.0.1:1/".into(),
+            weight,
+            ..RequestSpec::default()
+        };
+        let requests = vec![request("GET", 9.0), request("POST", 1.0), request("HEAD", 0.1)];
+        let load = Workload { requests, threads: Some(4), ..Workload::default() };
+        let reading = page_cache_reader(&load).unwrap().unwrap();
+        assert_eq!((reading.threads, reading.stop.requests), (Some(1), Some(2)));
+        let sent: Vec<_> =
+            reading.requests.iter().map(|request| (request.method.as_str(), request.weight)).collect();
+        assert_eq!(sent, [("GET", 1.0), ("HEAD", 1.0)]);
     }
 }

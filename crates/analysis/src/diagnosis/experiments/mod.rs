@@ -55,7 +55,11 @@ pub fn changed(workload: &Workload, what: Purpose) -> Option<Workload> {
         Purpose::WithoutResources => {
             return workload.without_resources().filter(|_| workload.arrival == Arrival::Closed);
         }
-        Purpose::WithoutKeepalive => copy.keepalive = workload.keepalive.then_some(false)?,
+        Purpose::WithoutKeepalive => {
+            // A connection for each request carries no more than one stream.
+            let may_close = workload.keepalive && workload.transport.streams() <= 1;
+            copy.keepalive = may_close.then_some(false)?;
+        }
         Purpose::HalfLoad => {
             workload.visits.is_none().then_some(())?;
             match &mut copy.arrival {

@@ -57,8 +57,11 @@ fn a_load_is_changed_in_one_thing_if_it_has_that() {
     assert_eq!(of(&closed, Purpose::WithoutKeepalive), Some(fresh.clone()));
     let local = of(&closed, Purpose::FromLoopback).unwrap();
     assert_eq!(local.transport.connect_to[0].to_host.as_deref(), Some("127.0.0.1"));
+    let mut streams = closed.clone();
+    streams.transport.http2_streams = Some(10);
     for (workload, what) in [
         (&fresh, Purpose::WithoutKeepalive),
+        (&streams, Purpose::WithoutKeepalive),
         (&local, Purpose::FromLoopback),
         (&closed, Purpose::WithoutResources),
         (&Workload { connections: 3, ..closed.clone() }, Purpose::HalfLoad),

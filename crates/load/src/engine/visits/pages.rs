@@ -66,7 +66,9 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         let mut fetch = Fetch { required, kind, ..Fetch::new(target, 0, self.now_ns, self.wake_ns) };
         let mut origin = Some(self.targets.get(target as usize).origin);
         if let Some(dynamic) = script.dynamic_at(target) {
-            fetch.url = dynamic.url(&visitor.variables, visitor.url.as_deref()).map(Box::new);
+            // A header or a body may lack a value, too: half a request would be waited for until it times out.
+            let url = dynamic.url(&visitor.variables, visitor.url.as_deref());
+            fetch.url = url.filter(|_| dynamic.has_values(&visitor.variables)).map(Box::new);
             origin = fetch.url.as_deref().and_then(|url| self.plan.origin_at(url));
         }
         let Some(origin) = origin else {

@@ -51,6 +51,8 @@ impl Default for BodyHandling {
 pub(crate) struct ResponseChecks {
     status: Vec<u16>,
     lengths: Vec<u64>,
+    /// The length as it was framed, whatever the coding.
+    framed_bytes: Option<u64>,
     patterns: Vec<Regex>,
     hashes: Vec<[u8; SHA256_BYTES]>,
 }
@@ -70,9 +72,9 @@ impl ResponseChecks {
         Ok(checks)
     }
 
-    /// One more condition.
-    pub(crate) fn expect_length(&mut self, bytes: u64) {
-        self.lengths.push(bytes);
+    /// One more condition: so many bytes, coded as they come. No body is read for it.
+    pub(crate) fn expect_framed_bytes(&mut self, bytes: u64) {
+        self.framed_bytes = Some(bytes);
     }
 
     /// Whether each body is needed, byte by byte.
@@ -139,7 +141,9 @@ impl ResponseChecks {
         body_bytes: u64,
         content: Option<BodyCheck>,
     ) -> (bool, Option<Vec<u8>>) {
-        let status_is_met = !body_handling.checked || self.status.iter().all(|&expected| expected == status);
+        let status_is_met = !body_handling.checked
+            || self.status.iter().all(|&expected| expected == status)
+                && self.framed_bytes.is_none_or(|expected| expected == body_bytes);
         if !(body_handling.kept || body_handling.checked && self.may_read_bodies()) {
             return (status_is_met, None);
         }

@@ -254,3 +254,13 @@ proptest! {
         meets(&expect(&["length=1"]), CODINGS[which], &[&body[..at.min(body.len())], &bytes]);
     }
 }
+
+#[test]
+fn a_length_as_it_is_framed_is_that_of_the_coded_body() {
+    let body = coded(ContentCoding::Gzip, &text());
+    let mut checks = ResponseChecks::default();
+    checks.expect_framed_bytes(body.len() as u64);
+    assert!(!checks.may_read_bodies());
+    assert!(meets(&checks, ContentCoding::Gzip, &[&body]));
+    assert!(!meets(&checks, ContentCoding::Gzip, &[&body, b"x"]));
+}
