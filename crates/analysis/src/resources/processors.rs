@@ -204,6 +204,19 @@ pub(crate) fn held_back(facts: &Facts) -> Option<(f64, f64)> {
     (is_hidden && waits && idle >= HELD_IDLE_CORES_MIN).then_some((ready, idle))
 }
 
+/// A group that is stopped in so many of its periods, and uses so much of its quota, has used it up.
+const STOPPED_FRACTION_MIN: f64 = 0.5;
+const USED_UP_FRACTION_MIN: f64 = 0.8;
+
+/// The quota of the service's group, in cores, where it is used up: what the group may use is full then, however idle the machine is.
+pub(crate) fn used_up_quota(facts: &Facts) -> Option<f64> {
+    let quota = facts.value(FactId::cpu_quota_cores).filter(|quota| *quota > 0.0)?;
+    let is_stopped =
+        facts.value(FactId::throttled_fraction).is_some_and(|share| share >= STOPPED_FRACTION_MIN);
+    let used = facts.value(FactId::group_cpu_cores);
+    (is_stopped && used.is_none_or(|used| used >= USED_UP_FRACTION_MIN * quota)).then_some(quota)
+}
+
 /// Whether processors are known to be what is short: nothing else that is full is then the limit.
 pub fn are_short(facts: &Facts) -> bool {
     cpu_shortage(facts).is_some_and(|shortage| shortage.confidence > 0.5)

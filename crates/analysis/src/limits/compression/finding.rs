@@ -16,6 +16,9 @@ const CONFIDENCE: f64 = 0.85;
 /// From this share of the service's CPU time on it is what takes it.
 const SHARE_MIN: f64 = 0.4;
 const CONFIDENCE_SAMPLED: f64 = 0.9;
+/// From this share on it is a good part of it: beside TLS, or a program that makes the responses.
+const PART_MIN: f64 = 0.2;
+const CONFIDENCE_PART: f64 = 0.7;
 
 /// Fires where compressing saturates the cores, or the one core of one thread, and a lower level costs less: by samples where
 /// there are any, else by what a request costs.
@@ -33,11 +36,24 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     let is_saturated = || {
         processors::cpu_shortage(facts).is_some() || single_thread_saturated::finding::check(facts).is_some()
     };
-    (share >= SHARE_MIN && is_saturated()).then_some(())?;
+    let is_most = share >= SHARE_MIN;
+    let of_all = processor_time::share_of_all(facts, &[ProcessorWork::Compression]);
+    let is_part = of_all.is_some_and(|share| share >= PART_MIN);
+    let binds = ((is_most || is_part) && is_saturated()) || costs_more_than_quota(facts, of_all);
+    binds.then_some(())?;
     let remedy = deflate::sampled_remedy(facts, share).or_else(|| gzip::sampled_remedy(facts))?;
-    let summary = format!("Compression takes the CPU.{}{}", processor_time::sentence(facts), level(&remedy));
+    let begin =
+        if is_most { "Compression takes the CPU." } else { "Compression takes a good part of the CPU." };
+    let summary = format!("{begin}{}{}", processor_time::sentence(facts), level(&remedy));
     let finding = finding(facts, summary, share, remedy);
-    Some(Finding { confidence: CONFIDENCE_SAMPLED, ..finding })
+    Some(Finding { confidence: if is_most { CONFIDENCE_SAMPLED } else { CONFIDENCE_PART }, ..finding })
+}
+
+/// Whether a quota is what saturates, and the service would gain more without compression than with all processors that it may use.
+fn costs_more_than_quota(facts: &Facts, share: Option<f64>) -> bool {
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
+    let left = processors::used_up_quota(facts).zip(usable).map(|(quota, usable)| quota / usable);
+    left.zip(share).is_some_and(|(left, share)| share >= SHARE_MIN && 1.0 - share <= left)
 }
 
 fn estimated(facts: &Facts) -> Option<Finding> {
@@ -136,8 +152,41 @@ mod tests {
             "{}",
             found.summary
         );
-        assert!(with(300, &[]).is_none(), "a smaller part of it, however dear a request is");
+        let part = with(300, &[]).unwrap();
+        assert_eq!((part.confidence, part.explains_fraction), (CONFIDENCE_PART, Some(0.3)));
+        assert!(part.summary.starts_with("Compression takes a good part of the CPU. The service's"));
+        assert!(with(150, &[]).is_none(), "a small part of it, however dear a request is");
         assert!(with(700, &[(FactId::service_cpu_cores, 0.3), (FactId::cpu_busy_fraction, 0.2)]).is_none());
+    }
+
+    // 70% that compresses: without it three times the rate, and without a quota of 0.25 of two cores eight times.
+    #[test]
+    fn under_a_quota_what_gives_more_comes_first() {
+        let ids = |quota: f64| {
+            let stopped = [
+                (FactId::cpu_quota_cores, quota),
+                (FactId::group_cpu_cores, quota),
+                (FactId::service_cpu_cores, quota),
+                (FactId::throttled_fraction, 0.98),
+                (FactId::pressure_group_cpu_full_fraction, 0.9),
+                (FactId::cpu_busy_fraction, 0.5 * quota),
+            ];
+            let mut facts = of(&stopped, true);
+            add_samples(&mut facts, &[("nginx;libz.so.1", 700), ("nginx;[kernel];tcp_ack", 300)]);
+            let found = crate::diagnosis::ranking::findings(&facts);
+            found.into_iter().map(|one| one.id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(0.25), ["cpu-throttled"]);
+        assert_eq!(ids(0.7), ["compression", "cpu-throttled"]);
+    }
+
+    #[test]
+    fn of_a_server_that_is_only_watched_samples_tell_alone() {
+        let mut watched = of(&[], true);
+        (watched.loaded, watched.request_targets) = (false, vec![]);
+        assert!(check(&watched).is_none(), "nobody knows what the responses are");
+        add_samples(&mut watched, &[("nginx;libz.so.1", 700), ("nginx;[kernel];tcp_ack", 300)]);
+        assert_eq!(check(&watched).map(|finding| finding.confidence), Some(CONFIDENCE_SAMPLED));
     }
 
     #[test]
