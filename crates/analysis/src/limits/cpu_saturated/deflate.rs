@@ -26,7 +26,7 @@ pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
     let level = high_level(facts)?;
     let files = file_cost(facts).filter(|files| files.doubt <= DOUBT_MAX)?;
     files.kernel_share.filter(|kernel| *kernel <= KERNEL_SHARE_MAX)?;
-    let (request_us, plain_us) = (files.work.request_us, plain_file_us(facts));
+    let (request_us, plain_us) = (files.beside_tls_us(), plain_file_us(facts));
     let why = format!(
         "of {} CPU time per request, sending the plain file takes at most {}: the rest is spent in Apache, which compresses at level {level}",
         format_time(request_us),
