@@ -11,6 +11,7 @@ use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::utilisation::rate;
 use crate::settings::backends;
 use crate::wording::format_number;
+use webdyno_model::service::ServiceSnapshot;
 
 /// Databases, as the kernel names them.
 const DATABASES: [&str; 3] = ["mariadbd", "mysqld", "postgres"];
@@ -145,6 +146,20 @@ pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64)> {
         backends::are_unseen(facts.topology.as_ref()) && facts.value(FactId::db_cpu_cores).is_none();
     let mut programs = facts.each(FactId::foreign_program_cpu_cores).filter(|_| is_unseen);
     programs.find(|(name, _)| DATABASES.contains(name))
+}
+
+/// A database behind the service that no collector asks, such as PostgreSQL: the name of its facts, what it is called, and the cores
+/// that it takes.
+pub(crate) fn silent_database(facts: &Facts) -> Option<(String, &str, f64)> {
+    let is_silent = |service: &ServiceSnapshot| {
+        service.service == backends::UNKNOWN && DATABASES.contains(&backends::program_name(service))
+    };
+    backends::named(facts.topology.as_ref()?).filter(|(_, service)| is_silent(service)).find_map(
+        |(name, service)| {
+            let cores = facts.value_of(FactId::backend_cpu_cores, &name)?;
+            Some((name, backends::program_name(service), cores))
+        },
+    )
 }
 
 /// The share of a request's time in a worker of an exhausted pool, or of its response time where no pool is, in which it is at a
