@@ -43,6 +43,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheWorkersExhausted,
         LimitId::AppWorkersExhausted,
         LimitId::PhpFpmWorkersExhausted,
+        LimitId::PhpFpmSpawnLag,
         LimitId::AcceptQueueOverflow,
         LimitId::SynQueueOverflow,
     ],
