@@ -212,7 +212,10 @@ pub(crate) fn held_back(facts: &Facts) -> Option<(f64, f64)> {
         [FactId::group_cpu_cores, FactId::cpu_quota_cores, FactId::pressure_group_cpu_some_fraction];
     let own = facts.value(FactId::service_cpu_cores)?;
     let ready = facts.value(FactId::service_running_mean).filter(|ready| *ready >= own + HELD_TASKS_MIN)?;
-    let idle = facts.value(FactId::cores)? * (1.0 - facts.value(FactId::cpu_busy_fraction)?);
+    // Of the cores that it is known to be bound to: that others are idle is no secret then.
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
+    let idle = usable * (1.0 - busy);
     let waits =
         facts.value(FactId::pressure_cpu_some_fraction).is_none_or(|waits| waits >= WAIT_FRACTION_MIN);
     let is_hidden = is_read.into_iter().all(|fact| facts.value(fact).is_none());

@@ -286,6 +286,8 @@ mod tests {
         ] {
             assert!(with(&[(name, value)]).is_none(), "{name} = {value}");
         }
+        let bound = [(FactId::usable_cores, 1.0), (FactId::usable_busy_fraction, 1.0)];
+        assert!(with(&bound).is_none(), "it fills the one core that it is bound to");
     }
 
     #[test]
