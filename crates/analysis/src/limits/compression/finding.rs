@@ -16,9 +16,9 @@ const CONFIDENCE: f64 = 0.85;
 /// From this share of the service's CPU time on it is what takes it.
 const SHARE_MIN: f64 = 0.4;
 const CONFIDENCE_SAMPLED: f64 = 0.9;
-/// From this share on it is a good part of it: beside TLS, or a program that makes the responses.
-const PART_MIN: f64 = 0.2;
-const CONFIDENCE_PART: f64 = 0.7;
+/// From this share on it is a part of it that a setting saves, beside TLS, or a program that makes the responses.
+const PART_MIN: f64 = 0.12;
+const CONFIDENCE_PART: f64 = 0.65;
 
 /// Fires where compressing saturates the cores, or the one core of one thread, and a lower level costs less: by samples where
 /// there are any, else by what a request costs.
@@ -42,8 +42,7 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     let binds = ((is_most || is_part) && is_saturated()) || costs_more_than_quota(facts, of_all);
     binds.then_some(())?;
     let remedy = deflate::sampled_remedy(facts, share).or_else(|| gzip::sampled_remedy(facts))?;
-    let begin =
-        if is_most { "Compression takes the CPU." } else { "Compression takes a good part of the CPU." };
+    let begin = if is_most { "Compression takes the CPU." } else { "Compression takes a part of the CPU." };
     let summary = format!("{begin}{}{}", processor_time::sentence(facts), level(&remedy));
     let finding = finding(facts, summary, share, remedy);
     Some(Finding { confidence: if is_most { CONFIDENCE_SAMPLED } else { CONFIDENCE_PART }, ..finding })
@@ -154,8 +153,8 @@ mod tests {
         );
         let part = with(300, &[]).unwrap();
         assert_eq!((part.confidence, part.explains_fraction), (CONFIDENCE_PART, Some(0.3)));
-        assert!(part.summary.starts_with("Compression takes a good part of the CPU. The service's"));
-        assert!(with(150, &[]).is_none(), "a small part of it, however dear a request is");
+        assert!(part.summary.starts_with("Compression takes a part of the CPU. The service's"));
+        assert!(with(100, &[]).is_none(), "a small part of it, however dear a request is");
         assert!(with(700, &[(FactId::service_cpu_cores, 0.3), (FactId::cpu_busy_fraction, 0.2)]).is_none());
     }
 
