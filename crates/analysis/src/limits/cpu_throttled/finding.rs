@@ -31,8 +31,10 @@ const STALLED_FRACTION_MIN: f64 = 0.3;
 const BUSY_FRACTION_MAX: f64 = 0.8;
 const CONFIDENCE_STALLED: f64 = 0.85;
 /// A group that uses this share of its quota on average is stopped by it as soon as it wants more.
-const USED_UP_FRACTION_MIN: f64 = 0.9;
-/// What costs less of the time than this is not why everything else waits.
+const USED_UP_FRACTION_MIN: f64 = 0.85;
+/// One that uses less is stopped in bursts, in fewer periods than this; and what costs less of the time than that is not why everything
+/// else waits.
+const PERIODS_FRACTION_BURSTS: f64 = 0.5;
 const EXPLAINED_PART_MAX: f64 = 0.2;
 const CONFIDENCE_PART: f64 = 0.55;
 
@@ -114,6 +116,7 @@ fn by_quota(facts: &Facts) -> Option<Finding> {
         || explained_share(facts, periods),
         |slow| significant(slow.time_fraction.clamp(0.0, 1.0), 3),
     );
+    let is_in_bursts = is_used_up(facts) == Some(false) && periods < PERIODS_FRACTION_BURSTS;
     Some(Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
@@ -122,7 +125,7 @@ fn by_quota(facts: &Facts) -> Option<Finding> {
         ),
         confidence: match slow {
             Some(_) => CONFIDENCE_SLOW,
-            None if explains < EXPLAINED_PART_MAX => CONFIDENCE_PART,
+            None if explains < EXPLAINED_PART_MAX || is_in_bursts => CONFIDENCE_PART,
             None if lost.is_some() => 0.95,
             None => 0.8,
         },
@@ -331,6 +334,8 @@ mod tests {
         // Of 53% that are not answered, in 15% of the periods.
         assert_eq!(with(&[]), (CONFIDENCE_PART, Some(0.08)));
         assert_eq!(with(&[(FactId::group_cpu_cores, 0.5)]), (0.95, Some(0.533)));
+        let bursts = [(FactId::throttled_fraction, 0.4), (FactId::rate, 1.0)];
+        assert_eq!(with(&bursts), (CONFIDENCE_PART, Some(0.387)), "more than half of the quota is left over");
     }
 
     #[test]
