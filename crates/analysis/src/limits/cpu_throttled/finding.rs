@@ -53,7 +53,7 @@ fn by_stalls(facts: &Facts) -> Option<Finding> {
         .filter(|stalled| *stalled >= STALLED_FRACTION_MIN)?;
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
-    (quota < usable && busy <= BUSY_FRACTION_MAX).then_some(())?;
+    (quota < usable && busy <= BUSY_FRACTION_MAX && is_used_up(facts) != Some(false)).then_some(())?;
     Some(Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
@@ -312,6 +312,7 @@ mod tests {
             ("it is hardly stopped", FactId::pressure_group_cpu_full_fraction, 0.1),
             ("no quota", FactId::cpu_quota_cores, f64::NAN),
             ("a quota of the whole machine", FactId::cpu_quota_cores, 2.0),
+            ("it is not used up", FactId::group_cpu_cores, 0.01),
             ("the periods say that it is not stopped", FactId::throttled_fraction, 0.0),
         ] {
             assert!(with(&[(name, value)]).is_none(), "{what}");
