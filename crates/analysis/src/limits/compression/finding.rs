@@ -1,15 +1,18 @@
 //! When `compression` is found, what proves it, and what to change.
 
 use super::expected;
+use crate::facts::processor_time::compressed_by_application;
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::cpu_saturated::{deflate, gzip};
+use crate::limits::manual_remedy::manual;
 use crate::limits::single_thread_saturated;
 use crate::resources::{memory_evidence, processor_time, processors};
 use crate::wording::format_time;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::processor_time::ProcessorWork;
+use webdyno_model::setting::SettingId;
 
 const CONFIDENCE: f64 = 0.85;
 
@@ -41,11 +44,25 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     let is_part = of_all.is_some_and(|share| share >= PART_MIN);
     let binds = ((is_most || is_part) && is_saturated()) || costs_more_than_quota(facts, of_all);
     binds.then_some(())?;
-    let remedy = deflate::sampled_remedy(facts, share).or_else(|| gzip::sampled_remedy(facts))?;
+    let remedy = deflate::sampled_remedy(facts, share)
+        .or_else(|| gzip::sampled_remedy(facts))
+        .or_else(|| of_application(facts))?;
     let begin = if is_most { "Compression takes the CPU." } else { "Compression takes a part of the CPU." };
     let summary = format!("{begin}{}{}", processor_time::sentence(facts), level(&remedy));
     let finding = finding(facts, summary, share, remedy);
     Some(Finding { confidence: if is_most { CONFIDENCE_SAMPLED } else { CONFIDENCE_PART }, ..finding })
+}
+
+/// Where the site's own program compresses, whose settings nobody knows.
+fn of_application(facts: &Facts) -> Option<Remedy> {
+    let share = facts.processor_time.as_ref().map(compressed_by_application)?;
+    (share >= SHARE_MIN).then(|| {
+        manual(
+            SettingId::application("compression"),
+            "responses grow by a few percent",
+            "the site's program compresses its responses itself: a lower level (zlib.output_compression_level of PHP, the level of the middleware), or files that are compressed once",
+        )
+    })
 }
 
 /// Whether a quota is what saturates, and the service would gain more without compression than with all processors that it may use.
@@ -70,8 +87,8 @@ fn estimated(facts: &Facts) -> Option<Finding> {
 
 /// ` gzip_comp_level is 9.`
 fn level(remedy: &Remedy) -> String {
-    let level = remedy.from.as_ref().map_or(String::new(), |level| format!(" is {level}"));
-    format!(" {}{level}.", remedy.setting.name)
+    let told = remedy.from.as_ref().map(|level| format!(" {} is {level}.", remedy.setting.name));
+    told.unwrap_or_default()
 }
 
 fn finding(facts: &Facts, summary: String, explains: f64, remedy: Remedy) -> Finding {
@@ -177,6 +194,22 @@ mod tests {
         };
         assert_eq!(ids(0.25), ["cpu-throttled"]);
         assert_eq!(ids(0.7), ["compression", "cpu-throttled"]);
+    }
+
+    #[test]
+    fn a_program_of_the_site_that_compresses_is_told_without_a_setting() {
+        let with = |places: &[(&str, u64)]| {
+            let mut facts = of(&[], false);
+            add_samples(&mut facts, places);
+            check(&facts)
+        };
+        let found = with(&[("node;node;deflate_fast", 600), ("nginx;[kernel];tcp_ack", 400)]).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_SAMPLED, Some(0.6)));
+        assert_eq!(found.remedies[0].setting.full_name(), "application compression");
+        assert!(found.summary.ends_with("(kernel)."), "{}", found.summary);
+        let few = [("node;node;deflate_fast", 300), ("node;node", 700)];
+        let of_nginx = [("nginx;libz.so.1", 600), ("nginx;[kernel];tcp_ack", 400)];
+        assert!(with(&few).is_none() && with(&of_nginx).is_none());
     }
 
     #[test]
