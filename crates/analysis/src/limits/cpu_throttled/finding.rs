@@ -57,7 +57,7 @@ fn by_stalls(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
-            "All tasks of the service's control group waited for CPU {:.0}% of the time (PSI), while the processors that it may use are {:.0}% busy: its quota of {} core{} is used up. How often that throttled it was read too seldom to tell.",
+            "All tasks of the service's control group waited for CPU {:.0}% of the time (PSI), while the cores that it may use are {:.0}% busy: its quota of {} core{} is used up. How often that throttled it was read too seldom to tell.",
             stalled.min(1.0) * 100.0,
             busy * 100.0,
             format_number(quota),
