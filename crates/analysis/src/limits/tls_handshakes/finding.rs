@@ -33,8 +33,9 @@ const FULL_FRACTION_MIN: f64 = 0.85;
 const CONFIDENCE_SAMPLED: f64 = 0.75;
 /// Requests on a kept connection, as a share: with more of them handshakes are few.
 const REUSED_MAX: f64 = 0.6;
-/// Below this share of resumed sessions the server does not know its visitors again.
+/// Below this share of resumed sessions the server does not know its visitors again; from that on it knows nearly all of them.
 const RESUMED_MIN: f64 = 0.5;
+const RESUMED_NEARLY_ALL: f64 = 0.8;
 
 /// Handshakes as they are, and what they cost.
 struct Handshakes {
@@ -162,6 +163,9 @@ fn savings(
     // The signatures of those that are not known again may take the time all the same.
     let knows = of.resumed.is_some_and(|resumed| resumed >= RESUMED_MIN);
     let share = share(signed * of.sign_us);
+    if 1.0 - signed >= RESUMED_NEARLY_ALL {
+        return None;
+    }
     remedies.extend(cheaper_handshake_remedies(&server, of, forgets && !knows));
     let words = match forgets {
         _ if knows => words_of_some(signed),
