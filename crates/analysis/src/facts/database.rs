@@ -77,8 +77,46 @@ impl FactBuilder<'_> {
             self.derive(FactId::db_cpu_cores, "mariadb.cpu_s", Derivation::Rate(1.0));
         }
         let known = [FactId::service_cpu_cores, FactId::fpm_cpu_cores, FactId::db_cpu_cores];
-        let parts: Vec<f64> = known.iter().filter_map(|name| Some(self.facts.get(name)?.value)).collect();
+        let known = known.iter().filter_map(|name| Some(self.facts.get(name)?.value));
+        // Application servers, and further ones of those.
+        let behind = self.each.get(&FactId::backend_cpu_cores).into_iter().flatten();
+        let others = behind.filter(|(name, _)| !["php_fpm", "mariadb"].contains(&name.as_str()));
+        let parts: Vec<f64> = known.chain(others.map(|(_, fact)| fact.value)).collect();
         let site = (!parts.is_empty()).then(|| parts.iter().sum());
         self.add_from(FactId::site_cpu_cores, site, ("process.cpu_s", Derivation::Rate(1.0)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::facts::testing::sample;
+    use crate::facts::{FactId, facts};
+    use crate::measurement::Measurement;
+    use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+
+    #[test]
+    fn what_the_site_computes_is_that_of_all_its_programs() {
+        let metric = |name: &str| Metric {
+            name: name.into(),
+            unit: "s".into(),
+            kind: MetricKind::Counter,
+            source: "/proc".into(),
+            reproduce: "true".into(),
+            on_change: false,
+        };
+        let metrics = vec![metric("process.cpu_s"), metric("process.*.cpu_s")];
+        let collectors = vec![CollectorInfo { name: "process".into(), metrics }];
+        let reading = |t_s: f64| {
+            let used = [
+                ("process.cpu_s", 0.1 * t_s),
+                ("process.unknown.cpu_s", 1.2 * t_s),
+                ("process.mariadb.cpu_s", 0.5 * t_s),
+            ];
+            sample(t_s, "process", &used)
+        };
+        let samples = vec![reading(0.0), reading(10.0)];
+        let seen = Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() };
+        let site = facts(&seen, None).unwrap().value(FactId::site_cpu_cores);
+        assert_eq!(site.map(|cores| (cores * 10.0).round()), Some(18.0));
     }
 }

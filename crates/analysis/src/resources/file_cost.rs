@@ -3,7 +3,8 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::resources::request_cost::RequestCost;
-use crate::resources::{request_cost, site_profile};
+use crate::resources::{processor_time, request_cost, site_profile};
+use webdyno_model::processor_time::ProcessorWork;
 
 /// The share of a request's cost that sending a file does not explain: from three times the cost on.
 pub(crate) const EXCESS_MIN: f64 = 0.66;
@@ -39,8 +40,33 @@ pub struct FileCost {
     pub work: RequestCost,
     /// How much less sure it is that nothing else costs the time, 0 to 1.
     pub doubt: f64,
-    /// The kernel's share of the processor time of the machine, where it is known.
+    /// The kernel's share of the processor time of the machine, where it is known; of what is not TLS.
     pub kernel_share: Option<f64>,
+    /// The share of a request's cost that is TLS, by samples; zero where nobody sampled, which is doubt then.
+    pub tls_share: f64,
+}
+
+impl FileCost {
+    /// What a request takes beside TLS, in microseconds.
+    pub fn beside_tls_us(&self) -> f64 {
+        self.work.request_us * (1.0 - self.tls_share)
+    }
+
+    /// The share of that which sending a file does not explain.
+    pub fn excess(&self) -> f64 {
+        RequestCost { request_us: self.beside_tls_us(), ..self.work }.excess()
+    }
+}
+
+/// More of it is not told from all of it.
+const TLS_SHARE_MAX: f64 = 0.95;
+
+/// The share of the service's time that TLS takes, where connections are encrypted and samples tell it.
+fn tls_share(facts: &Facts) -> Option<f64> {
+    let works = [ProcessorWork::TlsHandshakes, ProcessorWork::Cryptography];
+    let is_tls = site_profile::is_tls(facts) == Some(true);
+    let share = processor_time::share_of_all(facts, &works).filter(|_| is_tls)?;
+    Some(share.min(TLS_SHARE_MAX))
 }
 
 /// The work of a server that sends files: `None` when its processors have room, or when programs make the answers.
@@ -61,8 +87,10 @@ pub fn file_cost(facts: &Facts) -> Option<FileCost> {
     if facts.request_targets.is_empty() && is_loaded(&COMPRESSING) {
         doubt += 0.15;
     }
+    let tls_share = tls_share(facts);
     if site_profile::is_tls(facts) == Some(true)
         && site_profile::reused(facts).is_none_or(|reused| reused < 0.9)
+        && tls_share.is_none()
     {
         doubt += 0.3;
     }
@@ -71,9 +99,11 @@ pub fn file_cost(facts: &Facts) -> Option<FileCost> {
         doubt += 0.4;
     }
     let kernel = facts.value(FactId::cpu_system_cores).zip(facts.value(FactId::cpu_user_cores));
-    let kernel_share =
-        kernel.filter(|(system, user)| system + user > 0.0).map(|(system, user)| system / (system + user));
-    Some(FileCost { work, doubt, kernel_share })
+    let tls_share = tls_share.unwrap_or(0.0);
+    let kernel_share = kernel
+        .filter(|(system, user)| system + user > 0.0)
+        .map(|(system, user)| (system / (system + user) / (1.0 - tls_share)).min(1.0));
+    Some(FileCost { work, doubt, kernel_share, tls_share })
 }
 
 #[cfg(test)]
@@ -104,5 +134,26 @@ mod tests {
         ] {
             assert_eq!(of(url, module, values), doubt, "{url} {module}");
         }
+    }
+
+    // Encrypted connections that are used once: 2 ms a request, half of it for TLS.
+    #[test]
+    fn what_tls_takes_is_known_by_samples() {
+        let values = [
+            (FactId::service_cpu_cores, 1.0),
+            (FactId::cores, 1.0),
+            (FactId::cpu_per_request_us, 2000.0),
+            (FactId::cpu_system_cores, 0.3),
+            (FactId::cpu_user_cores, 0.7),
+        ];
+        let mut facts = facts(&values, &[]);
+        facts.service.as_mut().unwrap().modules = vec!["core_module".into(), "ssl_module".into()];
+        facts.request_targets = RequestTarget::of("https://h/a.css").into_iter().collect();
+        let unseen = file_cost(&facts).unwrap();
+        assert_eq!((unseen.doubt, unseen.excess(), unseen.kernel_share), (0.3, 0.875, Some(0.3)));
+        let places = [("apache2;libcrypto.so.3;BN_mod", 500), ("apache2;[kernel];path_openat", 500)];
+        crate::facts::testing::add_samples(&mut facts, &places);
+        let seen = file_cost(&facts).unwrap();
+        assert_eq!((seen.doubt, seen.excess(), seen.kernel_share), (0.0, 0.75, Some(0.6)));
     }
 }

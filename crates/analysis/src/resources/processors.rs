@@ -13,9 +13,10 @@ use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::utilisation::rate;
 use crate::settings::backends;
 use crate::wording::format_number;
+use webdyno_model::service::ServiceSnapshot;
 
 /// What takes so much of full processors is what they are full with.
-const MOST_FRACTION_MIN: f64 = 0.6;
+pub(crate) const MOST_FRACTION_MIN: f64 = 0.6;
 /// What is believed of others where a database takes most, and nobody sees for whom.
 pub(crate) const CONFIDENCE_BEHIND_DATABASE: f64 = 0.4;
 
@@ -157,6 +158,20 @@ pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64, f64)> {
     (share >= MOST_FRACTION_MIN).then_some((program, cores, share))
 }
 
+/// A database behind the service that no collector asks, such as PostgreSQL: the name of its facts, what it is called, and the cores
+/// that it takes.
+pub(crate) fn silent_database(facts: &Facts) -> Option<(String, &str, f64)> {
+    let is_silent = |service: &ServiceSnapshot| {
+        service.service == backends::UNKNOWN && DATABASES.contains(&backends::program_name(service))
+    };
+    backends::named(facts.topology.as_ref()?).filter(|(_, service)| is_silent(service)).find_map(
+        |(name, service)| {
+            let cores = facts.value_of(FactId::backend_cpu_cores, &name)?;
+            Some((name, backends::program_name(service), cores))
+        },
+    )
+}
+
 /// The share of a request's time in a worker of an exhausted pool, or of its response time where no pool is, in which it is at a
 /// processor or waits for one.
 pub(crate) fn share_at_processors(facts: &Facts) -> Option<f64> {
@@ -207,11 +222,27 @@ pub(crate) fn held_back(facts: &Facts) -> Option<(f64, f64)> {
         [FactId::group_cpu_cores, FactId::cpu_quota_cores, FactId::pressure_group_cpu_some_fraction];
     let own = facts.value(FactId::service_cpu_cores)?;
     let ready = facts.value(FactId::service_running_mean).filter(|ready| *ready >= own + HELD_TASKS_MIN)?;
-    let idle = facts.value(FactId::cores)? * (1.0 - facts.value(FactId::cpu_busy_fraction)?);
+    // Of the cores that it is known to be bound to: that others are idle is no secret then.
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
+    let idle = usable * (1.0 - busy);
     let waits =
         facts.value(FactId::pressure_cpu_some_fraction).is_none_or(|waits| waits >= WAIT_FRACTION_MIN);
     let is_hidden = is_read.into_iter().all(|fact| facts.value(fact).is_none());
     (is_hidden && waits && idle >= HELD_IDLE_CORES_MIN).then_some((ready, idle))
+}
+
+/// A group that is stopped in so many of its periods, and uses so much of its quota, has used it up.
+const STOPPED_FRACTION_MIN: f64 = 0.5;
+const USED_UP_FRACTION_MIN: f64 = 0.8;
+
+/// The quota of the service's group, in cores, where it is used up: what the group may use is full then, however idle the machine is.
+pub(crate) fn used_up_quota(facts: &Facts) -> Option<f64> {
+    let quota = facts.value(FactId::cpu_quota_cores).filter(|quota| *quota > 0.0)?;
+    let is_stopped =
+        facts.value(FactId::throttled_fraction).is_some_and(|share| share >= STOPPED_FRACTION_MIN);
+    let used = facts.value(FactId::group_cpu_cores);
+    (is_stopped && used.is_none_or(|used| used >= USED_UP_FRACTION_MIN * quota)).then_some(quota)
 }
 
 /// Whether processors are known to be what is short: nothing else that is full is then the limit.

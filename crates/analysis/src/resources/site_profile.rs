@@ -111,6 +111,9 @@ pub fn is_tls(facts: &Facts) -> Option<bool> {
         return Some(facts.request_targets.iter().any(|target| target.tls));
     }
     let service = facts.service.as_ref()?;
+    if service.service == "nginx" {
+        return listens_with_tls(service);
+    }
     let engine = effective::values_anywhere(service, "SSLEngine").filter(|one| {
         let port = format!(":{}", service.port);
         let Some(SettingScope::VirtualHost(host)) = one.scope.first() else { return false };
@@ -119,6 +122,21 @@ pub fn is_tls(facts: &Facts) -> Option<bool> {
     let mut values = engine.map(|one| one.value.eq_ignore_ascii_case("on")).peekable();
     values.peek()?;
     Some(values.any(|on| on))
+}
+
+/// Whether nginx encrypts at its port, by `listen 443 ssl` of any of its servers there; `None` where no server names the port.
+fn listens_with_tls(service: &ServiceSnapshot) -> Option<bool> {
+    let port = service.port.to_string();
+    let words = effective::values_anywhere(service, "listen").map(|one| one.value.split_ascii_whitespace());
+    let mut of_port = words
+        .filter_map(|mut words| {
+            let address = words.next()?;
+            let is_it = address.rsplit(':').next() == Some(port.as_str());
+            is_it.then(|| words.any(|word| word == "ssl"))
+        })
+        .peekable();
+    of_port.peek()?;
+    Some(of_port.any(|is_encrypted| is_encrypted))
 }
 
 /// The kind of key of the host that is asked, as its certificate tells.
@@ -304,6 +322,31 @@ mod tests {
             let mut facts = of("http://h/a.html", &["core_module"], &[]);
             of_pool(&mut facts, "php_fpm", &[(FactId::backend_cpu_cores, cores)]);
             assert_eq!(site_kind(&facts, &facts.request_targets[0]).0, expected, "{cores}");
+        }
+    }
+
+    #[test]
+    fn a_watched_nginx_encrypts_where_its_port_says_so() {
+        for (listens, encrypts) in [
+            (&["443 ssl default_server backlog=511", "443 ssl"][..], Some(true)),
+            (&["[::]:443 ssl", "80"], Some(true)),
+            (&["80", "443"], Some(false)),
+            (&["8443 ssl", "unix:/run/nginx.sock"], None),
+            (&[], None),
+        ] {
+            let mut watched = of("http://h/a", &[], &[]);
+            watched.request_targets.clear();
+            watched.loaded = false;
+            let service = watched.service.as_mut().unwrap();
+            (service.service, service.port) = ("nginx".into(), 443);
+            let listen = |value: &&str| ScopedSetting {
+                setting: "listen".into(),
+                value: (*value).into(),
+                scope: vec!["server a".into()],
+                ..ScopedSetting::default()
+            };
+            service.scoped = listens.iter().map(listen).collect();
+            assert_eq!(is_tls(&watched), encrypts, "{listens:?}");
         }
     }
 

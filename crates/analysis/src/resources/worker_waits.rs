@@ -22,6 +22,7 @@ pub(crate) fn processors_are_short(facts: &Facts) -> bool {
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
     processors::are_short(facts)
         || processors::held_back(facts).is_some()
+        || processors::used_up_quota(facts).is_some()
         || (waits.is_some_and(|waits| waits >= GROUP_WAITS_FRACTION_MIN)
             && !usable.is_some_and(|usable| processors::do_requests_lack_more(facts, usable)))
 }
@@ -62,4 +63,32 @@ pub(crate) fn logging_from_outside(facts: &Facts) -> Option<(f64, f64)> {
     let all = facts.value(FactId::worker_threads_seen_mean)?;
     let requests = crate::resources::concurrency::requests_in_flight(facts).unwrap_or(all);
     Some((logging, all.min(requests).max(logging)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, with_changes};
+
+    // Groups of version 1 have no pressure stall information.
+    #[test]
+    fn a_quota_that_is_used_up_is_what_workers_wait_for() {
+        let stopped = [
+            (FactId::cpu_quota_cores, 0.2),
+            (FactId::group_cpu_cores, 0.19),
+            (FactId::throttled_fraction, 0.9),
+            (FactId::cores, 4.0),
+            (FactId::cpu_busy_fraction, 0.1),
+        ];
+        for (changes, is_short) in [
+            (&[][..], true),
+            (&[(FactId::throttled_fraction, 0.2)], false),
+            // Short bursts that it stops, and little work on the whole.
+            (&[(FactId::group_cpu_cores, 0.05)], false),
+            (&[(FactId::cpu_quota_cores, f64::NAN)], false),
+        ] {
+            let seen = facts(&with_changes(&stopped, changes), &[]);
+            assert_eq!(machine_is_short(&seen), is_short, "{changes:?}");
+        }
+    }
 }

@@ -97,6 +97,16 @@ pub(crate) fn is_behind_sites(program: &str) -> bool {
     matches!(work, ProcessorWork::Php | ProcessorWork::Database)
 }
 
+/// The share of the samples in which other programs than web servers compress: the site's own.
+pub(crate) fn compressed_by_application(time: &ProcessorTime) -> f64 {
+    let is_of_application = |frames: &str| {
+        let program = frames.split(';').next().unwrap_or_default();
+        works::work(frames).0 == ProcessorWork::Compression && works::work(program).0 != ProcessorWork::Server
+    };
+    let all = time.stacks.iter().filter(|stack| is_of_application(&stack.frames));
+    all.map(|stack| stack.samples_count).sum::<u64>() as f64 / time.samples_count.max(1) as f64
+}
+
 /// What work is called.
 pub fn word(work: ProcessorWork) -> &'static str {
     match work {

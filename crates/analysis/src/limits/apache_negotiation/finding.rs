@@ -33,7 +33,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let share: f64 = met.iter().map(|(share, _)| share).sum();
     let (_, met) = met.into_iter().next().filter(|_| share >= SHARE_MIN)?;
     let files = file_cost(facts)?;
-    let excess = files.work.excess();
+    let excess = files.excess();
     if excess < file_cost::EXCESS_MIN {
         return None;
     }
@@ -43,17 +43,21 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         None => 0.6,
     };
     let observed = if watched { observed - WATCHED_DOUBT } else { observed };
+    let tls = match files.tls_share {
+        share if share > 0.0 => format!(" ({:.0}% of it for TLS)", share * 100.0),
+        _ => String::new(),
+    };
     let written = met.options.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})"));
     Some(Finding {
         id: LimitId::ApacheNegotiation.into(),
         summary: format!(
-            "CPU saturated: each request costs {} of CPU time, sending a file at most {}. {}, and with MultiViews{written} Apache reads the whole directory for each request to find matching files.",
+            "CPU saturated: each request costs {} of CPU time{tls}, sending a file at most {}. {}, and with MultiViews{written} Apache reads the whole directory for each request to find matching files.",
             format_time(files.work.request_us),
             format_time(files.work.file_us),
             met.words,
         ),
         confidence: significant(files.work.scaled_confidence(observed - files.doubt).max(0.2), 2),
-        explains_fraction: Some(significant((excess * share).min(1.0), 3)),
+        explains_fraction: Some(significant((excess * share * (1.0 - files.tls_share)).min(1.0), 3)),
         facts: facts.cite(&file_cost::FACTS),
         remedies: remedies(&met),
     })

@@ -1,21 +1,27 @@
 //! When `compression` is found, what proves it, and what to change.
 
 use super::expected;
+use crate::facts::processor_time::compressed_by_application;
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::cpu_saturated::{deflate, gzip};
+use crate::limits::manual_remedy::manual;
 use crate::limits::single_thread_saturated;
 use crate::resources::{memory_evidence, processor_time, processors};
 use crate::wording::format_time;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::processor_time::ProcessorWork;
+use webdyno_model::setting::SettingId;
 
 const CONFIDENCE: f64 = 0.85;
 
 /// From this share of the service's CPU time on it is what takes it.
 const SHARE_MIN: f64 = 0.4;
 const CONFIDENCE_SAMPLED: f64 = 0.9;
+/// From this share on it is a part of it that a setting saves, beside TLS, or a program that makes the responses.
+const PART_MIN: f64 = 0.12;
+const CONFIDENCE_PART: f64 = 0.65;
 
 /// Fires where compressing saturates the cores, or the one core of one thread, and a lower level costs less: by samples where
 /// there are any, else by what a request costs.
@@ -33,11 +39,37 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     let is_saturated = || {
         processors::cpu_shortage(facts).is_some() || single_thread_saturated::finding::check(facts).is_some()
     };
-    (share >= SHARE_MIN && is_saturated()).then_some(())?;
-    let remedy = deflate::sampled_remedy(facts, share).or_else(|| gzip::sampled_remedy(facts))?;
-    let summary = format!("Compression takes the CPU.{}{}", processor_time::sentence(facts), level(&remedy));
+    let is_most = share >= SHARE_MIN;
+    let of_all = processor_time::share_of_all(facts, &[ProcessorWork::Compression]);
+    let is_part = of_all.is_some_and(|share| share >= PART_MIN);
+    let binds = ((is_most || is_part) && is_saturated()) || costs_more_than_quota(facts, of_all);
+    binds.then_some(())?;
+    let remedy = deflate::sampled_remedy(facts, share)
+        .or_else(|| gzip::sampled_remedy(facts))
+        .or_else(|| of_application(facts))?;
+    let begin = if is_most { "Compression takes the CPU." } else { "Compression takes a part of the CPU." };
+    let summary = format!("{begin}{}{}", processor_time::sentence(facts), level(&remedy));
     let finding = finding(facts, summary, share, remedy);
-    Some(Finding { confidence: CONFIDENCE_SAMPLED, ..finding })
+    Some(Finding { confidence: if is_most { CONFIDENCE_SAMPLED } else { CONFIDENCE_PART }, ..finding })
+}
+
+/// Where the site's own program compresses, whose settings nobody knows.
+fn of_application(facts: &Facts) -> Option<Remedy> {
+    let share = facts.processor_time.as_ref().map(compressed_by_application)?;
+    (share >= SHARE_MIN).then(|| {
+        manual(
+            SettingId::application("compression"),
+            "responses grow by a few percent",
+            "the site's program compresses its responses itself: a lower level (zlib.output_compression_level of PHP, the level of the middleware), or files that are compressed once",
+        )
+    })
+}
+
+/// Whether a quota is what saturates, and the service would gain more without compression than with all processors that it may use.
+fn costs_more_than_quota(facts: &Facts, share: Option<f64>) -> bool {
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
+    let left = processors::used_up_quota(facts).zip(usable).map(|(quota, usable)| quota / usable);
+    left.zip(share).is_some_and(|(left, share)| share >= SHARE_MIN && 1.0 - share <= left)
 }
 
 fn estimated(facts: &Facts) -> Option<Finding> {
@@ -55,8 +87,8 @@ fn estimated(facts: &Facts) -> Option<Finding> {
 
 /// ` gzip_comp_level is 9.`
 fn level(remedy: &Remedy) -> String {
-    let level = remedy.from.as_ref().map_or(String::new(), |level| format!(" is {level}"));
-    format!(" {}{level}.", remedy.setting.name)
+    let told = remedy.from.as_ref().map(|level| format!(" {} is {level}.", remedy.setting.name));
+    told.unwrap_or_default()
 }
 
 fn finding(facts: &Facts, summary: String, explains: f64, remedy: Remedy) -> Finding {
@@ -136,8 +168,57 @@ mod tests {
             "{}",
             found.summary
         );
-        assert!(with(300, &[]).is_none(), "a smaller part of it, however dear a request is");
+        let part = with(300, &[]).unwrap();
+        assert_eq!((part.confidence, part.explains_fraction), (CONFIDENCE_PART, Some(0.3)));
+        assert!(part.summary.starts_with("Compression takes a part of the CPU. The service's"));
+        assert!(with(100, &[]).is_none(), "a small part of it, however dear a request is");
         assert!(with(700, &[(FactId::service_cpu_cores, 0.3), (FactId::cpu_busy_fraction, 0.2)]).is_none());
+    }
+
+    // 70% that compresses: without it three times the rate, and without a quota of 0.25 of two cores eight times.
+    #[test]
+    fn under_a_quota_what_gives_more_comes_first() {
+        let ids = |quota: f64| {
+            let stopped = [
+                (FactId::cpu_quota_cores, quota),
+                (FactId::group_cpu_cores, quota),
+                (FactId::service_cpu_cores, quota),
+                (FactId::throttled_fraction, 0.98),
+                (FactId::pressure_group_cpu_full_fraction, 0.9),
+                (FactId::cpu_busy_fraction, 0.5 * quota),
+            ];
+            let mut facts = of(&stopped, true);
+            add_samples(&mut facts, &[("nginx;libz.so.1", 700), ("nginx;[kernel];tcp_ack", 300)]);
+            let found = crate::diagnosis::ranking::findings(&facts);
+            found.into_iter().map(|one| one.id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(0.25), ["cpu-throttled"]);
+        assert_eq!(ids(0.7), ["compression", "cpu-throttled"]);
+    }
+
+    #[test]
+    fn a_program_of_the_site_that_compresses_is_told_without_a_setting() {
+        let with = |places: &[(&str, u64)]| {
+            let mut facts = of(&[], false);
+            add_samples(&mut facts, places);
+            check(&facts)
+        };
+        let found = with(&[("node;node;deflate_fast", 600), ("nginx;[kernel];tcp_ack", 400)]).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_SAMPLED, Some(0.6)));
+        assert_eq!(found.remedies[0].setting.full_name(), "application compression");
+        assert!(found.summary.ends_with("(kernel)."), "{}", found.summary);
+        let few = [("node;node;deflate_fast", 300), ("node;node", 700)];
+        let of_nginx = [("nginx;libz.so.1", 600), ("nginx;[kernel];tcp_ack", 400)];
+        assert!(with(&few).is_none() && with(&of_nginx).is_none());
+    }
+
+    #[test]
+    fn of_a_server_that_is_only_watched_samples_tell_alone() {
+        let mut watched = of(&[], true);
+        (watched.loaded, watched.request_targets) = (false, vec![]);
+        assert!(check(&watched).is_none(), "nobody knows what the responses are");
+        add_samples(&mut watched, &[("nginx;libz.so.1", 700), ("nginx;[kernel];tcp_ack", 300)]);
+        assert_eq!(check(&watched).map(|finding| finding.confidence), Some(CONFIDENCE_SAMPLED));
     }
 
     #[test]

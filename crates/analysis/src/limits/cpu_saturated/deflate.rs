@@ -26,7 +26,7 @@ pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
     let level = high_level(facts)?;
     let files = file_cost(facts).filter(|files| files.doubt <= DOUBT_MAX)?;
     files.kernel_share.filter(|kernel| *kernel <= KERNEL_SHARE_MAX)?;
-    let (request_us, plain_us) = (files.work.request_us, plain_file_us(facts));
+    let (request_us, plain_us) = (files.beside_tls_us(), plain_file_us(facts));
     let why = format!(
         "of {} CPU time per request, sending the plain file takes at most {}: the rest is spent in Apache, which compresses at level {level}",
         format_time(request_us),
@@ -37,9 +37,10 @@ pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
 
 /// The same where samples tell the share of the CPU time that compressing takes, whatever else the server does.
 pub(crate) fn sampled_remedy(facts: &Facts, share: f64) -> Option<Remedy> {
-    // Without load of our own nobody knows what is asked for: that most of it is compressed the samples say.
-    let level =
-        high_level(facts).or_else(|| level_of(facts, None).filter(|_| facts.request_targets.is_empty()))?;
+    // How many of the responses come compressed, and without load of our own which, nobody needs to know: samples say what it takes.
+    let first = facts.request_targets.iter().find(|target| target.compressed);
+    let may_be = first.is_some() || facts.request_targets.is_empty();
+    let level = level_of(facts, first).filter(|_| may_be)?;
     Some(lower(
         level,
         format!("{:.0}% of the service's CPU time compresses, at level {level}", share * 100.0),
@@ -87,8 +88,10 @@ mod tests {
             let mut facts = facts(&[], &[("DeflateCompressionLevel", 9)]);
             facts.service.as_mut().unwrap().modules = vec!["deflate_module".into()];
             let target = RequestTarget::of("http://h/a.html").unwrap();
-            let target = |compressed| RequestTarget { share: 1.0, compressed, ..target };
+            let others = RequestTarget { share: 0.7, ..target.clone() };
+            let target = |compressed| RequestTarget { share: 0.3, compressed, ..target };
             facts.request_targets = compressed.map(target).into_iter().collect();
+            facts.request_targets.extend(compressed.map(|_| others));
             sampled_remedy(&facts, 0.6).is_some()
         };
         assert_eq!([Some(true), Some(false), None].map(lowered), [true, false, true]);

@@ -115,7 +115,9 @@ fn opaque_program(facts: &Facts) -> Option<&str> {
     };
     let mut much =
         facts.each(FactId::backend_cpu_cores).filter(|(_, cores)| *cores >= CLOSED_FRACTION_MIN * own);
-    much.find(|(name, _)| is_silent(name)).map(|(name, _)| name)
+    let silent =
+        processors::silent_database(facts).filter(|(_, _, cores)| *cores >= CLOSED_FRACTION_MIN * own);
+    much.find(|(name, _)| is_silent(name)).map(|(name, _)| name).or(silent.map(|(_, program, _)| program))
 }
 
 /// Whether PHP in Apache's own workers may translate scripts anew: how full its cache is cannot be queried, but one that is
@@ -275,6 +277,24 @@ mod tests {
             assert_eq!(finding.confidence, confidence, "{statements:?}");
             assert_eq!(finding.summary.contains("What mariadb uses its share for"), statements.is_none());
         }
+    }
+
+    #[test]
+    fn so_may_one_that_nobody_asks() {
+        let confidence = |program: &str| {
+            let mut facts = facts(&FULL, &[]);
+            of_pool(&mut facts, "unknown", &[(FactId::backend_cpu_cores, 1.1)]);
+            let backend = webdyno_model::service::ServiceSnapshot {
+                service: "unknown".into(),
+                pid: 3,
+                executable: Some(format!("/usr/bin/{program}")),
+                ..Default::default()
+            };
+            let backends = vec![backend];
+            facts.topology = Some(webdyno_model::topology::Topology { backends, ..Default::default() });
+            check(&facts).unwrap().confidence
+        };
+        assert_eq!(["postgres", "node"].map(confidence), [CONFIDENCE_CLOSED, 0.8]);
     }
 
     #[test]

@@ -38,7 +38,8 @@ pub(crate) fn remedy_at(facts: &Facts, request_us: f64) -> Option<Remedy> {
     let remedy = sampled_remedy(facts)?;
     let service = facts.service.as_ref()?;
     let passes_on = service.scoped.iter().any(|one| one.setting.ends_with("_pass"));
-    let is_plain = facts.request_targets.iter().all(|target| target.compressed && !target.tls);
+    let is_plain = !facts.request_targets.is_empty()
+        && facts.request_targets.iter().all(|target| target.compressed && !target.tls);
     (!passes_on && is_plain && request_us >= TIMES_MIN * plain_us(facts)?).then_some(remedy)
 }
 
@@ -46,7 +47,9 @@ pub(crate) fn remedy_at(facts: &Facts, request_us: f64) -> Option<Remedy> {
 pub(crate) fn sampled_remedy(facts: &Facts) -> Option<Remedy> {
     let service = facts.service.as_ref().filter(|service| service.service == NGINX)?;
     let level = value(service, LEVEL)?.parse::<f64>().ok().filter(|level| *level >= LEVEL_MIN)?;
-    let is_compressed = facts.request_targets.iter().any(|target| target.compressed);
+    // Without load of our own nobody knows what is asked for.
+    let is_compressed =
+        facts.request_targets.is_empty() || facts.request_targets.iter().any(|target| target.compressed);
     (is_compressed && value(service, "gzip").as_deref() == Some("on")).then(|| Remedy {
         setting: SettingId::of_service(NGINX, LEVEL),
         from: Some(SettingValue::Integer(level as i64)),

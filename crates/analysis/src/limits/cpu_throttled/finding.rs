@@ -26,10 +26,48 @@ const LOST_FRACTION_MIN: f64 = 0.02;
 const ROOM: f64 = 1.3;
 /// Of what holds it back only the effect is seen.
 const CONFIDENCE_HIDDEN: f64 = 0.75;
+/// In so much of the time all tasks of a group with a quota wait for a processor, and this part of the machine's processors is idle.
+const STALLED_FRACTION_MIN: f64 = 0.3;
+const BUSY_FRACTION_MAX: f64 = 0.8;
+const CONFIDENCE_STALLED: f64 = 0.85;
+/// A group that uses this share of its quota on average is stopped by it as soon as it wants more.
+const USED_UP_FRACTION_MIN: f64 = 0.85;
+/// One that uses less is stopped in bursts, in fewer periods than this; and what costs less of the time than that is not why everything
+/// else waits.
+const PERIODS_FRACTION_BURSTS: f64 = 0.5;
+const EXPLAINED_PART_MAX: f64 = 0.2;
+const CONFIDENCE_PART: f64 = 0.55;
 
 /// Fires when the quota stops the service time and again, or something that cannot be read holds it back beside idle cores.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    by_quota(facts).or_else(|| hidden(facts))
+    by_quota(facts).or_else(|| by_stalls(facts)).or_else(|| hidden(facts))
+}
+
+/// Where the periods were not counted twice in the window, as the agent is stopped with the service: all tasks of the group stand
+/// still together, and beside them processors are idle.
+fn by_stalls(facts: &Facts) -> Option<Finding> {
+    let quota =
+        facts.value(FactId::cpu_quota_cores).filter(|_| facts.value(FactId::throttled_fraction).is_none())?;
+    let stalled = facts
+        .value(FactId::pressure_group_cpu_full_fraction)
+        .filter(|stalled| *stalled >= STALLED_FRACTION_MIN)?;
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
+    (quota < usable && busy <= BUSY_FRACTION_MAX && is_used_up(facts) != Some(false)).then_some(())?;
+    Some(Finding {
+        id: LimitId::CpuThrottled.into(),
+        summary: format!(
+            "All tasks of the service's control group waited for CPU {:.0}% of the time (PSI), while the cores that it may use are {:.0}% busy: its quota of {} core{} is used up. How often that throttled it was read too seldom to tell.",
+            stalled.min(1.0) * 100.0,
+            busy * 100.0,
+            format_number(quota),
+            if quota == 1.0 { "" } else { "s" }
+        ),
+        confidence: CONFIDENCE_STALLED,
+        explains_fraction: Some(explained_share(facts, stalled.min(1.0))),
+        facts: cited_facts(facts, false),
+        remedies: remedy(facts, Some(quota)).into_iter().collect(),
+    })
 }
 
 /// Where control groups cannot be read: the service is ready to run and does not, and cores are idle.
@@ -74,6 +112,11 @@ fn by_quota(facts: &Facts) -> Option<Finding> {
         .filter(|busy| *busy < 0.8)
         .map_or(String::new(), |busy| format!(" The machine's CPU is {:.0}% busy.", busy * 100.0));
     let late = slow.map_or(String::new(), |slow| format!(" {}", slow_responses::text(facts, &slow)));
+    let explains = slow.map_or_else(
+        || explained_share(facts, periods),
+        |slow| significant(slow.time_fraction.clamp(0.0, 1.0), 3),
+    );
+    let is_in_bursts = is_used_up(facts) == Some(false) && periods < PERIODS_FRACTION_BURSTS;
     Some(Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
@@ -82,13 +125,11 @@ fn by_quota(facts: &Facts) -> Option<Finding> {
         ),
         confidence: match slow {
             Some(_) => CONFIDENCE_SLOW,
+            None if explains < EXPLAINED_PART_MAX || is_in_bursts => CONFIDENCE_PART,
             None if lost.is_some() => 0.95,
             None => 0.8,
         },
-        explains_fraction: Some(slow.map_or_else(
-            || explained_share(facts, periods),
-            |slow| significant(slow.time_fraction.clamp(0.0, 1.0), 3),
-        )),
+        explains_fraction: Some(explains),
         facts: cited_facts(facts, slow.is_some()),
         remedies: remedy(facts, quota).into_iter().collect(),
     })
@@ -118,13 +159,21 @@ fn slow_by_periods(facts: &Facts, periods: f64) -> Option<SlowResponses> {
 fn explained_share(facts: &Facts, periods: f64) -> f64 {
     let rates =
         facts.value(FactId::rate).zip(facts.value(FactId::offered_rate).filter(|offered| *offered > 0.0));
-    let refused = rates.map(|(rate, offered)| 1.0 - rate / offered);
+    // What a quota refuses that is not used up is refused in the periods that end early.
+    let by_quota = if is_used_up(facts) == Some(false) { periods } else { 1.0 };
+    let refused = rates.map(|(rate, offered)| (1.0 - rate / offered) * by_quota);
     let work_us =
         processors::own_cores(facts).zip(facts.ended_per_s()).map(|(cores, rate)| cores / rate * 1e6);
     let response_us = facts.value(FactId::response_time_mean_us).filter(|us| *us > 0.0);
     let waited = work_us.zip(response_us).map(|(work, response)| (1.0 - work / response) * periods);
     let share = refused.into_iter().chain(waited).reduce(f64::max).unwrap_or(periods);
     significant(share.clamp(0.0, 1.0), 3)
+}
+
+/// Whether the group uses all of its quota; `None` where that is not known.
+fn is_used_up(facts: &Facts) -> Option<bool> {
+    let (used, quota) = facts.value(FactId::group_cpu_cores).zip(facts.value(FactId::cpu_quota_cores))?;
+    Some(used >= USED_UP_FRACTION_MIN * quota)
 }
 
 fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
@@ -240,6 +289,54 @@ mod tests {
         ] {
             assert!(with(&[(name, value)]).is_none(), "{name} = {value}");
         }
+        let bound = [(FactId::usable_cores, 1.0), (FactId::usable_busy_fraction, 1.0)];
+        assert!(with(&bound).is_none(), "it fills the one core that it is bound to");
+    }
+
+    #[test]
+    fn where_the_agent_is_stopped_with_the_service_the_groups_stalls_tell() {
+        let seldom = [
+            (FactId::cpu_quota_cores, 0.04),
+            (FactId::pressure_group_cpu_full_fraction, 0.95),
+            (FactId::usable_cores, 2.0),
+            (FactId::usable_busy_fraction, 0.05),
+            (FactId::rate, 28.0),
+        ];
+        let with = |changes: &[(FactId, f64)]| check(&facts(&with_changes(&seldom, changes), &[]));
+        let found = with(&[]).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_STALLED, Some(0.95)));
+        assert!(found.summary.contains("its quota of 0.04 cores is used up"), "{}", found.summary);
+        assert_eq!(found.remedies[0].to.as_ref().and_then(SettingValue::number), Some(0.08));
+        for (what, name, value) in [
+            ("others fill the machine", FactId::usable_busy_fraction, 0.97),
+            ("it is hardly stopped", FactId::pressure_group_cpu_full_fraction, 0.1),
+            ("no quota", FactId::cpu_quota_cores, f64::NAN),
+            ("a quota of the whole machine", FactId::cpu_quota_cores, 2.0),
+            ("it is not used up", FactId::group_cpu_cores, 0.01),
+            ("the periods say that it is not stopped", FactId::throttled_fraction, 0.0),
+        ] {
+            assert!(with(&[(name, value)]).is_none(), "{what}");
+        }
+    }
+
+    // A pool that is full for something else is not full because of some periods that end early.
+    #[test]
+    fn a_quota_that_costs_little_of_the_time_is_nobodys_cause() {
+        let some = [
+            (FactId::throttled_fraction, 0.15),
+            (FactId::throttled_cores, 0.03),
+            (FactId::cpu_quota_cores, 0.5),
+            (FactId::group_cpu_cores, 0.2),
+        ];
+        let with = |changes: &[(FactId, f64)]| {
+            let found = check(&facts(&with_changes(&with_changes(&STOPPED, &some), changes), &[])).unwrap();
+            (found.confidence, found.explains_fraction)
+        };
+        // Of 53% that are not answered, in 15% of the periods.
+        assert_eq!(with(&[]), (CONFIDENCE_PART, Some(0.08)));
+        assert_eq!(with(&[(FactId::group_cpu_cores, 0.5)]), (0.95, Some(0.533)));
+        let bursts = [(FactId::throttled_fraction, 0.4), (FactId::rate, 1.0)];
+        assert_eq!(with(&bursts), (CONFIDENCE_PART, Some(0.387)), "more than half of the quota is left over");
     }
 
     #[test]

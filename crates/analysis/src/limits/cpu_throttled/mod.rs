@@ -7,7 +7,9 @@
 //! ## How it is recognised
 //! The kernel throttled the group in at least a tenth of the periods (`nr_throttled` against `nr_periods` in the `cpu.stat` of
 //! the group or of a parent), for at least 2% of the time in total. Fewer periods, from one in two hundred on, are the cause of
-//! responses that are slow now and then, as users wait for them in the server, by no more than some periods. Without the
+//! responses that are slow now and then, as users wait for them in the server, by no more than some periods. Where the
+//! periods were read too seldom, as webdyno itself is throttled with the service, all tasks of a group with a quota that wait for CPU at
+//! the same time (PSI) beside idle processors show it. Without the
 //! control group's files (in a container, in another mount namespace) tasks of the service that are ready to run and do not,
 //! while cores are idle, still show it, with less confidence: they are held back by something that cannot be read.
 //!
@@ -31,7 +33,7 @@ pub const LIMIT: Limit = Limit {
         &fact_ids! {
             cores, cpu_busy_fraction, cpu_periods, cpu_quota_cores, group_cpu_cores, offered_rate,
             pressure_cpu_some_fraction, pressure_group_cpu_full_fraction, rate, response_time_mean_us, service_cpu_cores, service_running_mean, throttled_cores,
-            throttled_fraction, throttled_periods, usable_cores,
+            throttled_fraction, throttled_periods, usable_busy_fraction, usable_cores,
         },
         &crate::resources::slow_responses::FACTS,
     ],
@@ -41,6 +43,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheWorkersExhausted,
         LimitId::AppWorkersExhausted,
         LimitId::PhpFpmWorkersExhausted,
+        LimitId::PhpFpmSpawnLag,
         LimitId::AcceptQueueOverflow,
         LimitId::SynQueueOverflow,
     ],

@@ -29,6 +29,8 @@ const BUSY_FRACTION_MIN: f64 = 0.9;
 const SHARE_MIN: f64 = 0.4;
 /// Of one of which nothing but that is seen.
 const CONFIDENCE_UNSEEN: f64 = 0.5;
+/// Of one that is known to be the site's.
+const CONFIDENCE_SILENT: f64 = 0.6;
 /// Statements compute if they have at least this much of a core each; others wait for something.
 const COMPUTING_MIN: f64 = 0.5;
 /// Of what the site takes of the CPUs, the database's part where statements wait for a core.
@@ -39,7 +41,32 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if memory_evidence::is_proven(facts) {
         return None;
     }
-    by_statements(facts).or_else(|| by_program(facts))
+    by_statements(facts).or_else(|| by_program(facts)).or_else(|| silent(facts))
+}
+
+/// The same of a database that nobody asks what it does.
+fn silent(facts: &Facts) -> Option<Finding> {
+    let (name, program, cores) = processors::silent_database(facts)?;
+    let share = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN)
+        .filter(|share| *share >= processors::MOST_FRACTION_MIN)?;
+    let mut cited = facts.cite_of(&[FactId::backend_cpu_cores], &name);
+    cited.extend(facts.cite(&fact_ids! { cpu_busy_fraction, usable_busy_fraction, cores, rate }));
+    Some(Finding {
+        id: LimitId::DbSlowQueries.into(),
+        summary: format!(
+            "The database uses most of the CPU: {program} {} cores, {:.0}% of what is used. Which statements, only its own statistics tell.",
+            format_number(cores),
+            share * 100.0
+        ),
+        confidence: CONFIDENCE_SILENT,
+        explains_fraction: Some(significant(share, 3)),
+        facts: cited,
+        remedies: vec![manual(
+            SettingId::application("statements"),
+            RISK,
+            "find the statements that cost most (pg_stat_statements, log_min_duration_statement) and look at their plans (EXPLAIN ANALYZE): an index is what most of them lack",
+        )],
+    })
 }
 
 /// Where nothing but what it takes of the processors can be seen of a database.
@@ -368,6 +395,30 @@ mod tests {
             assert_eq!(found.as_ref().map(|finding| finding.confidence), sure, "{changes:?}");
             let summary = found.map_or(String::new(), |finding| finding.summary);
             assert!(summary.contains(word), "{summary}");
+        }
+    }
+
+    #[test]
+    fn a_database_that_nobody_asks_is_suspected_where_it_takes_most() {
+        let with = |program: &str, cores: f64, busy: f64| {
+            let values = [(FactId::cpu_busy_fraction, busy), (FactId::cores, 2.0)];
+            let taken = [(FactId::backend_cpu_cores, "unknown_2", cores)];
+            let mut facts = crate::facts::testing::facts_of_several(&values, &taken);
+            let backend = |pid, program: &str| webdyno_model::service::ServiceSnapshot {
+                service: "unknown".into(),
+                pid,
+                executable: Some(format!("/usr/lib/x/bin/{program}")),
+                ..Default::default()
+            };
+            let backends = vec![backend(3, "gunicorn"), backend(4, program)];
+            facts.topology = Some(webdyno_model::topology::Topology { backends, ..Default::default() });
+            check(&facts)
+        };
+        let found = with("postgres", 1.6, 0.99).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_SILENT, Some(0.808)));
+        assert!(found.summary.contains("postgres 1.6 cores, 81%"), "{}", found.summary);
+        for (program, cores, busy) in [("postgres", 0.6, 0.99), ("postgres", 0.8, 0.5), ("node", 1.6, 0.99)] {
+            assert!(with(program, cores, busy).is_none(), "{program} {cores} {busy}");
         }
     }
 }

@@ -14,6 +14,7 @@
 //! of a millisecond of CPU time, connection included; these take tens of times as much.
 //!
 //! Without root nobody sees what the statements do, nor who sends them: that the database takes most of full CPUs is half sure.
+//! PostgreSQL, which webdyno does not ask, is suspected in the same way.
 //!
 //! While another limit shields the database from more of them, such as too few workers, that limit comes first.
 //!
@@ -37,7 +38,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        cores, cpu_busy_fraction, db_cpu_cores, db_full_joins_per_s, db_rows_read_in_order_per_s,
+        backend_cpu_cores, cores, cpu_busy_fraction, db_cpu_cores, db_full_joins_per_s, db_rows_read_in_order_per_s,
         db_rows_scanned_per_s, db_scans_per_s, db_selects_per_s, db_sort_merges_per_s, db_statement_per_s,
         db_statement_rows_per_s, db_statement_running_mean, db_statements_per_s, db_threads_running_mean,
         foreign_program_cpu_cores, in_flight_mean, rate, site_cpu_cores, usable_busy_fraction,

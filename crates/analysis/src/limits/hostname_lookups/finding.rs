@@ -18,6 +18,11 @@ const LOOKUPS_MIN: f64 = 3.0;
 /// A resolver that answers in this time, from a cache nearby, costs no one anything.
 const LOOKUP_US_MIN: f64 = 1_000.0;
 
+/// Who looks a name up for the log is in state L: where fewer are than names are looked up, the site's program asks for these.
+const LOGGING_OF_LOOKUPS_MIN: f64 = 0.3;
+/// Of workers that are read more rarely, as the status page waits for one itself, the mean tells little.
+const UNANSWERED_FRACTION_MAX: f64 = 0.3;
+
 /// A setting that makes Apache look names up.
 struct LookupSetting {
     setting: &'static str,
@@ -32,6 +37,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let all = lookup_settings(service, facts);
     let first = all.first()?;
     let Some(look_ups) = facts.value(FactId::look_ups_mean) else { return suspected_finding(facts, first) };
+    let is_seen = facts
+        .value(FactId::status_unanswered_fraction)
+        .is_none_or(|unanswered| unanswered <= UNANSWERED_FRACTION_MAX);
+    let logging = facts.value(FactId::workers_logging_mean).filter(|_| is_seen);
+    let may_be_for_log = logging.is_none_or(|logging| logging >= LOGGING_OF_LOOKUPS_MIN * look_ups);
+    let first = all.iter().find(|one| one.in_rules || may_be_for_log)?;
     let busy = facts.value(FactId::workers_busy_mean).filter(|busy| *busy >= 1.0);
     let held = look_ups / busy.or(facts.value(FactId::in_flight_mean)).filter(|all| *all > 0.0)?;
     let rate =
@@ -228,6 +239,17 @@ mod tests {
             [(FactId::look_ups_mean, 0.0), (FactId::look_ups_mean, 20.0), (FactId::ended_per_s, 1_000_000.0)]
         {
             assert!(with(&[changed], "HostnameLookups", "On").is_none(), "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_the_sites_program_asks_for_are_not_the_logs() {
+        let while_writing = [(FactId::workers_logging_mean, 1.0), (FactId::workers_writing_mean, 149.0)];
+        assert!(with(&while_writing, "HostnameLookups", "On").is_none());
+        let starved = [&while_writing[..], &[(FactId::status_unanswered_fraction, 0.8)]].concat();
+        assert!(with(&starved, "HostnameLookups", "On").is_some());
+        for (setting, value) in [("HostnameLookups", "double"), ("Require", "host a.example")] {
+            assert!(with(&while_writing, setting, value).is_some(), "{setting} {value}");
         }
     }
 

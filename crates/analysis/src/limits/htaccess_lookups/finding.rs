@@ -54,9 +54,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let work = request_cost(facts)?;
     let files = file_cost(facts);
     let by_look_ups = work.share(met.folders * scaled_to_machine_us(facts, LOOKUP_US));
-    let excess = files.map_or(0.0, |_| work.excess());
     let by_cost = files.and_then(|files| {
-        let share = if excess >= file_cost::EXCESS_MIN { excess } else { by_look_ups };
+        let excess = files.excess();
+        let is_much = excess >= file_cost::EXCESS_MIN;
+        let share = if is_much { excess * (1.0 - files.tls_share) } else { by_look_ups };
         (share >= LOOKUPS_SHARE_MIN).then(|| (met.share * share, confidence(&met, &files, by_look_ups)))
     });
     let by_samples = sampled_share(facts, &met).map(|share| (share, CONFIDENCE_SAMPLED));

@@ -2,13 +2,14 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::resources::request_cost;
+use crate::resources::{processor_time, request_cost};
 use crate::settings::effective;
 use crate::settings::effective::EffectiveSetting;
 use crate::wording::format_bytes;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::processor_time::ProcessorWork;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -17,6 +18,9 @@ use webdyno_model::setting::SettingId;
 const BYTE_US: f64 = 0.0065;
 /// The share of the service's work that must go into it, at least: less is not what limits.
 const SHARE_MIN: f64 = 0.12;
+/// The same by samples, which count the lines of the access log as well, beside so many bytes per second of this one.
+const SAMPLED_SHARE_MIN: f64 = 0.2;
+const SAMPLED_BYTES_MIN: f64 = 2e5;
 /// A disk this busy is full.
 const DISK_BUSY_MIN: f64 = 0.8;
 /// Bytes per second that are a burden for a disk.
@@ -36,8 +40,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return suspected_finding(facts, &level);
     };
     let work = request_cost::request_cost(facts);
-    let by_work = work.map(|work| (bytes * BYTE_US / 1e6 / work.cores).min(0.95));
-    let by_work = by_work.filter(|share| *share >= SHARE_MIN);
+    let by_bytes = work.map(|work| (bytes * BYTE_US / 1e6 / work.cores).min(0.95));
+    // Where a line costs more than it does at least, samples tell it.
+    let sampled = processor_time::share_of_all(facts, &[ProcessorWork::Logging])
+        .filter(|share| work.is_some() && *share >= SAMPLED_SHARE_MIN && bytes >= SAMPLED_BYTES_MIN);
+    let by_bytes = by_bytes.filter(|share| *share >= SHARE_MIN);
+    let by_work = by_bytes.into_iter().chain(sampled).reduce(f64::max);
     let busy = facts.value(FactId::log_disk_busy_fraction).filter(|busy| *busy >= DISK_BUSY_MIN);
     let by_disk = busy.filter(|_| bytes >= DISK_BYTES_MIN);
     let share = by_work.or(by_disk)?;
@@ -168,5 +176,35 @@ mod tests {
         for (level, confidence) in [("debug", 0.4), ("warn ssl:trace2", 0.4), ("warn rewrite:trace8", 0.6)] {
             assert_eq!(with(&unseen, level).unwrap().confidence, confidence, "{level}");
         }
+    }
+
+    // Half of the time goes into TLS, and a line costs three times of what it does at least.
+    #[test]
+    fn samples_tell_what_lines_cost_beside_other_work() {
+        let with = |bytes: f64, logging: u64| {
+            let mut facts = facts(
+                &[
+                    (FactId::error_log_bytes_per_s, bytes),
+                    (FactId::service_cpu_cores, 0.98),
+                    (FactId::cores, 1.0),
+                    (FactId::cpu_per_request_us, 2600.0),
+                ],
+                &[],
+            );
+            facts.service.as_mut().unwrap().scoped.push(ScopedSetting {
+                setting: "LogLevel".into(),
+                value: "warn rewrite:trace8".into(),
+                scope: vec!["VirtualHost *:80".into(), "DocumentRoot /srv/a/".into()],
+                ..ScopedSetting::default()
+            });
+            let places = [
+                ("apache2;libapr-1.so.0;apr_vformatter", logging),
+                ("apache2;libcrypto.so.3;BN_mod", 1000 - logging),
+            ];
+            crate::facts::testing::add_samples(&mut facts, &places);
+            check(&facts).map(|finding| (finding.confidence, finding.explains_fraction))
+        };
+        assert_eq!(with(12e6, 300), Some((0.9, Some(0.3))));
+        assert_eq!([with(12e6, 100), with(160e3, 300)], [None, None]);
     }
 }

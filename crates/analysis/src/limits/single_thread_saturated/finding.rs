@@ -27,6 +27,8 @@ const IDLE_CORES_MIN: f64 = 0.35;
 /// Cores that the chain leaves where other programs fill them.
 const LEFT_CORES_MIN: f64 = 0.7;
 const CONFIDENCE_BESIDE_OTHERS: f64 = 0.6;
+/// A group that is stopped in more of its periods has used up its quota, and not just in a burst (`cpu-throttled`).
+const STOPPED_FRACTION_MIN: f64 = 0.1;
 /// In so much of the samples some thread was saturated.
 const SATURATED_THREADS_MIN: f64 = 0.7;
 /// With fewer requests at once no second thread has anything to do.
@@ -53,10 +55,12 @@ struct Saturated {
 pub fn check(facts: &Facts) -> Option<Finding> {
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
-    let idle = usable * (1.0 - busy);
+    // Of idle cores a quota may leave nothing: another thread would be stopped with the first one.
+    let of_quota = left_of_quota(facts).unwrap_or(f64::INFINITY);
+    let idle = (usable * (1.0 - busy)).min(of_quota);
     let in_flight = in_flight(facts)?;
     // Others may fill what it leaves: it would be no faster without them, as long as it does not wait for a core.
-    let left = usable - processors::own_cores(facts).unwrap_or(usable);
+    let left = (usable - processors::own_cores(facts).unwrap_or(usable)).min(of_quota);
     let is_left = left >= LEFT_CORES_MIN && processors::cpu_shortage(facts).is_none();
     if usable < 2.0
         || (idle < IDLE_CORES_MIN && !is_left)
@@ -104,6 +108,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: cited,
         remedies: vec![remedy(facts, &found, usable)],
     })
+}
+
+/// Cores that a quota which stops the service's group leaves beside what the group uses; `None` where none does, or it is not known.
+fn left_of_quota(facts: &Facts) -> Option<f64> {
+    let stopped = facts.value(FactId::throttled_fraction)?;
+    let (quota, used) = facts.value(FactId::cpu_quota_cores).zip(facts.value(FactId::group_cpu_cores))?;
+    (stopped >= STOPPED_FRACTION_MIN).then(|| (quota - used).max(0.0))
 }
 
 /// Whether nginx has fewer workers than cores: then more of them are what is missing (`nginx-workers-saturated`).
@@ -293,6 +304,12 @@ mod tests {
         );
         // 9.8 ms of each 300 are its work.
         assert_eq!((found.confidence, found.explains_fraction), (0.9, Some(0.967)));
+        let quota = [
+            (FactId::throttled_fraction, 0.0),
+            (FactId::cpu_quota_cores, 1.0),
+            (FactId::group_cpu_cores, 1.0),
+        ];
+        assert!(with(&[&front[..], &quota].concat(), &[]).is_some(), "nothing is stopped");
         let beside =
             [&front[..], &[(FactId::usable_busy_fraction, 0.99), (FactId::service_cpu_cores, 1.0)]].concat();
         let found = with(&beside, &[]).unwrap();
@@ -347,6 +364,14 @@ mod tests {
             ("others are as busy", vec![(FactId::service_cpu_cores, 1.9)]),
             ("one user", vec![(FactId::in_flight_mean, 1.0)]),
             ("it keeps up", vec![(FactId::offered_rate, 100.0)]),
+            (
+                "its quota is used up",
+                vec![
+                    (FactId::throttled_fraction, 0.8),
+                    (FactId::cpu_quota_cores, 1.0),
+                    (FactId::group_cpu_cores, 1.0),
+                ],
+            ),
             ("there are fewer workers than cores", vec![(FactId::cores, 4.0)]),
         ] {
             let mut facts = facts_of_several(&with_changes(&BASE, &[&front[..], &changes].concat()), &[]);

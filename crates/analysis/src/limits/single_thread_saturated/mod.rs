@@ -33,9 +33,9 @@ pub const LIMIT: Limit = Limit {
         backend_busiest_process_cores, backend_busiest_process_max_cores, backend_busiest_thread_fraction,
         backend_cpu_cores, backend_queue_mean, backend_saturated_threads_mean, busiest_process_cores,
         busiest_process_max_cores, busiest_thread_fraction, client_connections_mean, client_cpu_cores, cores,
-        cpu_busy_fraction, idle_connections_mean, in_flight_mean, rate, response_time_alone_us,
-        response_time_mean_us, saturated_threads_mean, service_cpu_cores, upstream_waiting_mean,
-        usable_busy_fraction, usable_cores,
+        cpu_busy_fraction, cpu_quota_cores, group_cpu_cores, idle_connections_mean, in_flight_mean, rate,
+        response_time_alone_us, response_time_mean_us, saturated_threads_mean, service_cpu_cores,
+        throttled_fraction, upstream_waiting_mean, usable_busy_fraction, usable_cores,
     }],
     causes: &[
         LimitId::AppWorkersExhausted,

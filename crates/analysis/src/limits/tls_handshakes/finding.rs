@@ -33,8 +33,9 @@ const FULL_FRACTION_MIN: f64 = 0.85;
 const CONFIDENCE_SAMPLED: f64 = 0.75;
 /// Requests on a kept connection, as a share: with more of them handshakes are few.
 const REUSED_MAX: f64 = 0.6;
-/// Below this share of resumed sessions the server does not know its visitors again.
+/// Below this share of resumed sessions the server does not know its visitors again; from that on it knows nearly all of them.
 const RESUMED_MIN: f64 = 0.5;
+const RESUMED_NEARLY_ALL: f64 = 0.8;
 
 /// Handshakes as they are, and what they cost.
 struct Handshakes {
@@ -130,21 +131,21 @@ fn savings(
         return None;
     }
     let forgets = server.forgets;
-    let certain = |share: f64| {
-        if of.resumed.is_none() && !forgets {
-            0.5
-        } else if share >= 0.5 {
-            0.9
-        } else {
-            0.8
-        }
+    let certain = |share: f64| match share {
+        _ if of.resumed.is_none() && !forgets => 0.5,
+        share if share >= 0.5 => 0.9,
+        _ => 0.8,
     };
     let mut remedies = vec![];
     if !server.keeps && facts.wants_keepalive != Some(false) {
         // Even if all of them resume a session, they could be saved.
         let each_us = handshake_us(facts);
-        let at_least = share(each_us);
-        let share = share(each_us + signed * of.sign_us);
+        // Of samples what is cryptography counts; a connection costs the kernel besides.
+        let connection = sampled
+            .and(work)
+            .map_or(0.0, |work| of.per_s * request_cost::connection_us(facts) / 1e6 / work.cores);
+        let at_least = (share(each_us) + connection).min(0.95);
+        let share = (share(each_us + signed * of.sign_us) + connection).min(0.95);
         let confidence = match facts.wants_keepalive {
             Some(_) => certain(share),
             None if at_least >= SHARE_MIN => 0.7,
@@ -159,18 +160,24 @@ fn savings(
     if facts.wants_keepalive == Some(true) {
         return None;
     }
+    // The signatures of those that are not known again may take the time all the same.
     let knows = of.resumed.is_some_and(|resumed| resumed >= RESUMED_MIN);
     let share = share(signed * of.sign_us);
-    if knows {
+    if 1.0 - signed >= RESUMED_NEARLY_ALL {
         return None;
     }
-    remedies.extend(cheaper_handshake_remedies(&server, of, forgets));
+    remedies.extend(cheaper_handshake_remedies(&server, of, forgets && !knows));
     let words = match forgets {
-        true => "No session is resumed: the session cache and tickets are off.",
-        false => "Sessions are not resumed, so each needs a signature.",
+        _ if knows => words_of_some(signed),
+        true => "No session is resumed: the session cache and tickets are off.".to_owned(),
+        false => "Sessions are not resumed, so each needs a signature.".to_owned(),
     };
     let words = format!("{words} A signature takes about {}.", format_time(of.sign_us));
     (!remedies.is_empty()).then(|| HandshakeSaving { share, words, remedies, confidence: certain(share) })
+}
+
+fn words_of_some(signed: f64) -> String {
+    format!("{:.0}% of the sessions are not resumed, so each of these needs a signature.", signed * 100.0)
 }
 
 /// What the server's settings say of connections and sessions, in its own words.
@@ -390,6 +397,35 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_costs_the_kernel_beside_its_cryptography() {
+        let confidence = |per_s: f64| {
+            let values = [
+                (FactId::service_cpu_cores, 0.98),
+                (FactId::cores, 1.0),
+                (FactId::cpu_per_request_us, 2300.0),
+                (FactId::new_connections_per_s, per_s),
+                (FactId::ended_per_s, per_s),
+            ];
+            let mut facts = facts(&values, &[]);
+            let places = [("apache2;libcrypto.so.3;BN_mod", 170), ("apache2;mod_perl.so", 830)];
+            crate::facts::testing::add_samples(&mut facts, &places);
+            let scoped = |(setting, value): (&str, &str)| ScopedSetting {
+                setting: setting.into(),
+                value: value.into(),
+                scope: vec!["VirtualHost *:443".into()],
+                ..ScopedSetting::default()
+            };
+            let of_host = [("KeepAlive", "Off"), ("SSLCertificateFile key", "ECDSA P-256")];
+            facts.service.as_mut().unwrap().scoped = of_host.map(scoped).into();
+            facts.request_targets =
+                vec![RequestTarget { share: 1.0, ..RequestTarget::of("https://h/a").unwrap() }];
+            check(&facts).map(|finding| finding.confidence)
+        };
+        // 17% and 0.1 ms of each.
+        assert_eq!([confidence(425.0), confidence(100.0)], [Some(0.7), None]);
+    }
+
+    #[test]
     fn connections_that_the_server_does_not_keep_come_first() {
         let off = [("KeepAlive", "Off"), ("KeepAliveTimeout", "15"), ("SSLCertificateFile key", "RSA 2048")];
         let changes: FactChanges =
@@ -457,6 +493,15 @@ mod tests {
         ] {
             assert!(with(changes, &all, Some(false)).is_none(), "{changes:?}");
         }
+        // Of six in ten that return nothing is signed; of the others 3 ms each.
+        let many = [
+            (FactId::tls_resumed_fraction, 0.6),
+            (FactId::tls_handshakes_per_s, 600.0),
+            (FactId::ended_per_s, 600.0),
+        ];
+        let found = with(&many, &[LARGE], Some(false)).unwrap();
+        assert!(found.summary.contains("40% of the sessions are not resumed"), "{}", found.summary);
+        assert_eq!(found.remedies[0].setting.name, "SSLCertificateFile");
         let small = [&FORGETS[..], &[("SSLCertificateFile key", "ECDSA P-256")]].concat();
         assert!(with(&[], &small, Some(false)).is_none());
     }
