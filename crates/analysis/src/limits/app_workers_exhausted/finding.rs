@@ -3,6 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::single_thread_saturated;
+use crate::limits::slow_upstream;
 use crate::limits::slow_upstream::finding::at_most_waiting;
 use crate::resources::concurrency::WAITING_CORES_MAX;
 use crate::resources::time_breakdown::noticed_queue;
@@ -155,20 +156,37 @@ const ONE_PROCESS_MAX: f64 = 2.0;
 
 fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
     let stands_behind = facts.each(FactId::backend_queue_mean).any(|(other, queue)| {
-        other != full.listener && queue >= QUEUE_MIN && lasts(facts, other) && !full.listener.is_empty()
+        let may_be =
+            other != full.listener && !full.listener.is_empty() && !asks(facts, other, full.listener);
+        may_be && queue >= QUEUE_MIN && lasts(facts, other)
     });
     let one_thread = single_thread_saturated::finding::check(facts).is_some();
+    // Its workers wait for another server, which is known to be slower than it was alone.
+    let waits_elsewhere = slow_upstream::finding::check(facts)
+        .is_some_and(|upstream| upstream.confidence > CONFIDENCE_DOUBTFUL);
     // Whoever fills the processors may be what the workers wait for.
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     let is_full = busy.is_some_and(|busy| busy >= BUSY_FRACTION_MAX);
     // Where nobody sees what it computes, its one thread may be what has no time.
-    if full.is_doubtful || stands_behind || one_thread || cores(facts, full).is_none() {
+    if full.is_doubtful || stands_behind || one_thread || waits_elsewhere || cores(facts, full).is_none() {
         CONFIDENCE_DOUBTFUL
     } else if is_full {
         CONFIDENCE_BUSY
     } else {
         CONFIDENCE
     }
+}
+
+/// Whether who listens at the one address asks who listens at the other: its queue stands in front of that one's, as that of PHP-FPM
+/// whose pages ask an application server.
+fn asks(facts: &Facts, at: &str, asked: &str) -> bool {
+    let Some(topology) = &facts.topology else { return false };
+    let pid = |at: &str| backends::listening_at(topology, at).map(|(_, service)| service.pid);
+    let (Some(from), Some(to)) = (pid(at), pid(asked)) else { return false };
+    let leads = |from: u32, to: u32| {
+        topology.links.iter().any(|link| link.from_pid == from && link.to_pid == Some(to))
+    };
+    leads(from, to) && !leads(to, from)
 }
 
 fn summary(facts: &Facts, full: &FullApplication<'_>, explains: Option<f64>) -> String {
@@ -272,7 +290,7 @@ mod tests {
     use super::*;
     use crate::facts::testing::{facts_of_several, with_changes};
     use webdyno_model::service::ServiceSnapshot;
-    use webdyno_model::topology::Topology;
+    use webdyno_model::topology::{Link, Topology};
 
     const APP: &str = "127.0.0.1:8000";
 
@@ -382,6 +400,46 @@ mod tests {
             let found = check_with(&changes, &several, program);
             assert_eq!(found.map(|finding| finding.confidence), confidence, "{what}");
         }
+    }
+
+    #[test]
+    fn what_queues_in_front_of_it_is_not_what_its_workers_wait_for() {
+        let (fpm, partner) = ("127.0.0.1:9000", "10.0.0.9:80");
+        let queue = [(FactId::backend_queue_mean, fpm, 4.0), (FactId::backend_waiting_fraction, fpm, 1.0)];
+        let slow =
+            [(FactId::upstream_waiting_mean, partner, 4.0), (FactId::upstream_waiting_mean, APP, 50.0)];
+        let with = |several: &[(FactId, &str, f64)], links: &[(u32, Option<u32>, &str)]| {
+            let mut facts = of(&[(FactId::failed_fraction, 0.0)], several, Some("unknown"));
+            let topology = facts.topology.as_mut().unwrap();
+            topology.backends.push(ServiceSnapshot {
+                service: "php_fpm".into(),
+                pid: 9,
+                listens: vec![fpm.into()],
+                ..ServiceSnapshot::default()
+            });
+            let link = |(from_pid, to_pid, by): &(u32, Option<u32>, &str)| {
+                let (from_pid, to_pid) = (*from_pid, *to_pid);
+                Link { from_pid, to_pid, by: (*by).into(), ..Link::default() }
+            };
+            topology.links = links.iter().map(link).collect();
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!(with(&queue, &[]), Some(0.5), "nobody knows which is in front");
+        assert_eq!(with(&queue, &[(9, Some(7), APP)]), Some(0.9), "pages of PHP ask it");
+        assert_eq!(with(&queue, &[(7, Some(9), fpm)]), Some(0.5), "it asks PHP-FPM");
+        assert_eq!(with(&slow, &[(1, Some(7), APP)]), Some(0.9), "who asks that server is not known");
+        // 80 ms for each of fifty a second, where one alone takes 10 ms in all.
+        let alone = |alone_us: f64| {
+            let mut facts = of(
+                &[(FactId::failed_fraction, 0.2), (FactId::response_time_alone_us, alone_us)],
+                &slow,
+                Some("unknown"),
+            );
+            let link = Link { from_pid: 7, by: partner.into(), ..Link::default() };
+            facts.topology.as_mut().unwrap().links = vec![link];
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!([alone(10_000.0), alone(80_000.0)], [Some(0.5), Some(0.9)]);
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::LighttpdConnectionsExhausted,
         LimitId::BackendRefused,
         LimitId::AcceptQueueOverflow,
         LimitId::SynQueueOverflow,
