@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::resources::php_functions;
-use crate::settings::backends::{addresses, forwarding_settings, listening_at, targets_of};
+use crate::settings::backends::{addresses, forwarding_settings, leads_to, listening_at, targets_of};
 use webdyno_model::diagnosis::Predicted;
 use webdyno_model::number::significant;
 use webdyno_model::service::ScopedSetting;
@@ -83,6 +83,11 @@ pub(crate) fn has_unexplained_cpu(facts: &Facts) -> bool {
 /// whether it speaks FastCGI there, as PHP-FPM does.
 pub(crate) fn targets(facts: &Facts) -> Vec<(String, bool)> {
     facts.service.as_ref().map_or(vec![], targets_of)
+}
+
+/// Whether requests are handed over in FastCGI to who listens there.
+pub(crate) fn is_asked_in_fastcgi(facts: &Facts, listener: &str) -> bool {
+    targets(facts).iter().any(|(at, is_fastcgi)| *is_fastcgi && leads_to(at, listener))
 }
 
 /// The setting that hands requests over to this address.

@@ -100,8 +100,8 @@ fn behind(facts: &Facts) -> Option<FullApplication<'_>> {
 /// Whether what listens there is a program that another rule knows.
 pub(crate) fn has_rule_of_its_own(facts: &Facts, listener: &str) -> bool {
     let service = facts.topology.as_ref().and_then(|topology| backends::listening_at(topology, listener));
-    let is_fastcgi = concurrency::targets(facts).iter().any(|(at, fastcgi)| *fastcgi && at == listener);
-    is_fastcgi || service.is_some_and(|(_, service)| OTHERS.contains(&service.service.as_str()))
+    concurrency::is_asked_in_fastcgi(facts, listener)
+        || service.is_some_and(|(_, service)| OTHERS.contains(&service.service.as_str()))
 }
 
 fn lasts(facts: &Facts, listener: &str) -> bool {

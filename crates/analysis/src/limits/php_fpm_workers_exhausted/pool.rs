@@ -81,9 +81,8 @@ impl<'a> FullPool<'a> {
         if facts.each(FactId::fpm_queue_mean).next().is_some() {
             return None;
         }
-        let targets = concurrency::targets(facts);
-        let is_fastcgi = |at: &str| targets.iter().any(|(address, fastcgi)| *fastcgi && address == at);
-        let queues = facts.each(FactId::backend_queue_mean).filter(|(at, _)| is_fastcgi(at));
+        let queues = facts.each(FactId::backend_queue_mean);
+        let queues = queues.filter(|(at, _)| concurrency::is_asked_in_fastcgi(facts, at));
         let (name, queue) = queues.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let at_once = concurrency::requests_in_flight(facts);
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
