@@ -44,7 +44,12 @@ pub const LIMIT: Limit = Limit {
         fpm_waiting_fraction, in_flight_mean, offered_rate, pool_swap_mean_bytes, rate,
         response_time_alone_us, response_time_mean_us, site_cpu_cores, workers_busy_mean, workers_writing_mean,
     }],
-    causes: &[LimitId::ApacheWorkersExhausted, LimitId::BackendRefused, LimitId::AcceptQueueOverflow],
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::LighttpdConnectionsExhausted,
+        LimitId::BackendRefused,
+        LimitId::AcceptQueueOverflow,
+    ],
     ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,
     search: Some(search::range),
