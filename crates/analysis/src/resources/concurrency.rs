@@ -54,6 +54,15 @@ pub(crate) fn worked_on_behind(facts: &Facts) -> f64 {
     asked.max(facts.value(FactId::requests_behind_workers_mean).unwrap_or(0.0))
 }
 
+/// How long a request takes alone, on average over all kinds of a load: what is measured is the slowest of several, and under load they
+/// are as unlike as alone.
+pub(crate) fn mean_time_alone_us(facts: &Facts) -> Option<f64> {
+    let kinds =
+        facts.value(FactId::response_time_mean_us).zip(facts.value(FactId::response_time_slowest_kind_us));
+    let share = kinds.filter(|(_, slowest)| *slowest > 0.0).map_or(1.0, |(mean, slowest)| mean / slowest);
+    facts.value(FactId::response_time_alone_us).map(|alone| alone * share.min(1.0))
+}
+
 /// Of all that ended, errors of the server: most of them.
 const ERRORS_FRACTION_MIN: f64 = 0.5;
 
