@@ -125,13 +125,15 @@ fn served_at_once(facts: &Facts, address: &str) -> Option<f64> {
     }
 }
 
-/// The connections to it: a name may be any address with that port, and without one it is HTTP's.
+/// The connections to it.
 pub(super) fn upstream<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, f64)> {
+    facts.each(FactId::upstream_waiting_mean).find(|(at, _)| may_be(address, at))
+}
+
+/// Whether connections to `at` may be those that a line means: a name may be any address with that port, and without one it is HTTP's.
+pub(super) fn may_be(address: &str, at: &str) -> bool {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, "80"));
     let is_name = !host.starts_with('[') && host.parse::<core::net::IpAddr>().is_err();
-    let is_it = |at: &str| {
-        let parts = at.rsplit_once(':');
-        at == address || parts.is_some_and(|(own, own_port)| own_port == port && (is_name || own == host))
-    };
-    facts.each(FactId::upstream_waiting_mean).find(|(at, _)| is_it(at))
+    let parts = at.rsplit_once(':');
+    at == address || parts.is_some_and(|(own, own_port)| own_port == port && (is_name || own == host))
 }

@@ -1,6 +1,6 @@
 //! When `proxy-pool-exhausted` is found, what proves it, and what to change.
 
-use super::bound::{Bound, Need, remedy, upstream};
+use super::bound::{Bound, Need, may_be, remedy, upstream};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::healthy::response_time::{slower_than_alone, tail_slower_than_alone};
@@ -8,7 +8,6 @@ use crate::limits::slow_upstream::finding::at_most_waiting;
 use crate::resources::{concurrency, worker_waits};
 use crate::settings::backends::{self, forwarding_settings};
 use crate::wording::{format_number, format_time};
-use std::collections::BTreeSet;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
@@ -95,13 +94,9 @@ fn full_pool<'a>(facts: &'a Facts, setting: &'a ScopedSetting, processes: f64) -
 /// Requests that were passed on, to this backend or any other one: they wait there, and not for a connection.
 fn waiting_behind(facts: &Facts, service: &ServiceSnapshot, name: &str) -> f64 {
     let passed = backends::targets_of(service);
-    let mut all: BTreeSet<&str> = passed.iter().filter_map(|(at, _)| Some(upstream(facts, at)?.0)).collect();
-    all.insert(name);
-    let waiting = |at: &&str| {
-        let seen = facts.value_of(FactId::upstream_waiting_mean, at).unwrap_or(0.0);
-        at_most_waiting(facts, at, seen)
-    };
-    let by_tcp: f64 = all.iter().map(waiting).sum();
+    let is_passed = |at: &str| at == name || passed.iter().any(|(to, _)| may_be(to, at));
+    let all = facts.each(FactId::upstream_waiting_mean).filter(|(at, _)| is_passed(at));
+    let by_tcp: f64 = all.map(|(at, seen)| at_most_waiting(facts, at, seen)).sum();
     let of_pools = || {
         let sums = [FactId::fpm_processes_busy_mean, FactId::fpm_queue_mean];
         sums.iter().flat_map(|fact| facts.each(*fact)).map(|(_, count)| count).sum::<f64>()
@@ -235,6 +230,9 @@ mod tests {
         assert_eq!(with(&[app, search], &at("127.0.0.1:8002", 3.0)), named);
         assert_eq!(with(&[app, search], &at("127.0.0.1:8002", 35.0)), None, "they wait there");
         let children = [(FactId::fpm_processes_busy_mean, "www", 30.0), (FactId::fpm_queue_mean, "www", 5.0)];
+        let names = [app, ("ProxyPass", "/a http://one:8002/"), ("ProxyPass", "/b http://two:8002/")];
+        let both = [at("10.0.0.2:8002", 3.0), at("10.0.0.3:8002", 32.0)].concat();
+        assert_eq!(with(&names, &both), None, "two of one port");
         assert_eq!(with(&[app], &children), named, "that is another site's");
         assert_eq!(with(&[app, php], &children), None, "they are with PHP");
     }
