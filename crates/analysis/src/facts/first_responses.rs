@@ -8,8 +8,9 @@
 use super::{FactBuilder, FactId};
 use crate::measurement::Measurement;
 use crate::measurement::histograms::merged;
+use crate::run_report::named_times;
 use webdyno_model::Result;
-use webdyno_model::workload::Arrival;
+use webdyno_model::workload::{Arrival, RequestSpec};
 
 /// Answers that take at most this share of the usual time are soon.
 const SOON: f64 = 0.5;
@@ -23,8 +24,13 @@ const SOON_MIN: u64 = 3;
 /// slow one, they are the quick ones of what takes its time.
 const SOON_SPREAD_MAX: f64 = 0.8;
 
+/// So many requests of the workload are sent alone at most, the first ones.
+const ALONE_REQUESTS_MAX: usize = 3;
+/// The mean of fewer answers of a kind is chance.
+const KIND_ANSWERS_MIN: u64 = 20;
+
 fact_table! {
-    "us": service_time_first_us, response_time_first_us, response_time_alone_us;
+    "us": service_time_first_us, response_time_first_us, response_time_alone_us, response_time_slowest_kind_us;
 }
 
 impl FactBuilder<'_> {
@@ -35,12 +41,16 @@ impl FactBuilder<'_> {
     /// before all connections were in use.
     ///
     /// `response_time_alone_us`: the slowest of a few requests that were sent one after the other before the load.
+    ///
+    /// `response_time_slowest_kind_us`: the mean under load of the slowest kind of these requests, where the load has several.
     pub(super) fn first_responses(&mut self, measurement: &Measurement) -> Result<()> {
         self.add_client(
             measurement,
             FactId::response_time_alone_us,
             measurement.alone_us.map(|us| us as f64),
         );
+        let slowest = measurement.alone_us.map(|_| slowest_kind_us(measurement)).transpose()?.flatten();
+        self.add_client(measurement, FactId::response_time_slowest_kind_us, slowest);
         if let Some(first) = measurement.intervals.first().filter(|_| is_open_arrival(measurement)) {
             let quick = merged(first.service_time.iter())?.quantile_us(0.1).map(|us| us as f64);
             self.add_client(measurement, FactId::service_time_first_us, quick);
@@ -77,6 +87,26 @@ impl FactBuilder<'_> {
     }
 }
 
+/// The mean time of the slowest kind of requests that were also sent alone: of several kinds the mean of all says little of a slow one
+/// among quick ones. `None` where there is one kind, or where it is not known which were sent alone.
+fn slowest_kind_us(measurement: &Measurement) -> Result<Option<f64>> {
+    let plain = measurement.workload.as_ref().filter(|load| load.list.is_none() && load.visits.is_none());
+    let Some(requests) = plain.map(|load| &load.requests).filter(|all| all.len() > 1) else {
+        return Ok(None);
+    };
+    // The probe sends those that change nothing, in this order.
+    let is_safe = |one: &RequestSpec| ["GET", "HEAD"].contains(&one.method.as_str()) && !one.has_variables;
+    let (safe, unsafe_ones): (Vec<_>, Vec<_>) = requests.iter().partition(|one| is_safe(one));
+    let (first, rest) = safe.split_at(safe.len().min(ALONE_REQUESTS_MAX));
+    let is_of_others =
+        |name: &str| rest.iter().chain(&unsafe_ones).any(|other: &&RequestSpec| other.name == name);
+    let named = named_times(measurement)?;
+    let kinds = first.iter().filter(|one| !is_of_others(&one.name));
+    let times = kinds.filter_map(|one| named.get(&one.name).map(|(_, _, times)| times));
+    let means = times.filter(|times| times.count() >= KIND_ANSWERS_MIN).filter_map(|times| times.mean_us());
+    Ok(means.reduce(f64::max))
+}
+
 fn is_open_arrival(measurement: &Measurement) -> bool {
     measurement.workload.as_ref().is_some_and(|workload| workload.arrival != Arrival::Closed)
 }
@@ -87,8 +117,8 @@ mod tests {
     use crate::measurement::Measurement;
     use crate::run_report::run_report;
     use webdyno_model::histogram::TimeHistogram;
-    use webdyno_model::interval::Interval;
-    use webdyno_model::workload::Workload;
+    use webdyno_model::interval::{Interval, NamedInterval};
+    use webdyno_model::workload::{RequestSpec, Workload};
 
     /// A second of these answers (time in ms, how many).
     fn second(index: usize, answers: &[(u64, u64)]) -> Interval {
@@ -127,5 +157,35 @@ mod tests {
         ] {
             assert_eq!(first_us(first, later), None, "{what}");
         }
+    }
+    #[test]
+    fn of_several_kinds_the_slowest_of_those_that_were_sent_alone_is_known() {
+        let of = |kinds: &[(&str, u64, u64)], alone_us: Option<u64>| {
+            let interval = |(ms, count): (u64, u64)| NamedInterval {
+                completed: count,
+                response_time: second(0, &[(ms, count)]).response_time,
+                ..NamedInterval::default()
+            };
+            let by_name = kinds.iter().map(|(name, ms, count)| ((*name).to_owned(), interval((*ms, *count))));
+            let interval = Interval { by_name: by_name.collect(), ..second(0, &[(50, 300)]) };
+            let request = |name: &str| RequestSpec { name: name.into(), ..RequestSpec::default() };
+            let requests = kinds.iter().map(|(name, ..)| request(name)).collect();
+            let measurement = Measurement {
+                intervals: vec![interval],
+                workload: Some(Workload { requests, ..Workload::default() }),
+                alone_us,
+                measured_to_s: 1.0,
+                ..Measurement::default()
+            };
+            let facts: Facts = facts(&measurement, Some(&run_report(&measurement).unwrap())).unwrap();
+            facts.value(FactId::response_time_slowest_kind_us).map(|us| (us / 1e4).round() as u64)
+        };
+        let (page, file) = (("/page", 800, 30), ("/a", 2, 90));
+        assert_eq!(of(&[page, file], Some(90_000)), Some(80));
+        assert_eq!(of(&[page, file], None), None, "none was sent alone");
+        assert_eq!(of(&[page], Some(90_000)), None, "that is the mean of all");
+        assert_eq!(of(&[("/page", 800, 3), file], Some(90_000)), Some(0), "by chance");
+        let others = [file, ("/b", 2, 90), ("/c", 2, 90), page];
+        assert_eq!(of(&others, Some(90_000)), Some(0), "the fourth was not sent alone");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::resources::php_functions;
-use crate::settings::backends::{addresses, forwarding_settings, targets_of};
+use crate::settings::backends::{addresses, forwarding_settings, leads_to, listening_at, targets_of};
 use webdyno_model::diagnosis::Predicted;
 use webdyno_model::number::significant;
 use webdyno_model::service::ScopedSetting;
@@ -28,10 +28,18 @@ pub(crate) fn requests_in_flight(facts: &Facts) -> Option<f64> {
     known.or(facts.value(FactId::requests_at_server_mean)).filter(|count| *count > 0.0)
 }
 
-/// Requests that queue at the server's socket or for PHP-FPM.
+/// Requests that queue at the server's socket, for PHP-FPM or for an application server. Who waits to be accepted by a database is
+/// worked on.
 pub(crate) fn requests_queued(facts: &Facts) -> f64 {
     let for_fpm: f64 = facts.each(FactId::fpm_queue_mean).map(|(_, queue)| queue).sum();
-    for_fpm + facts.value(FactId::accept_queue_mean).unwrap_or(0.0)
+    let is_database = |at: &str| {
+        let program = facts.topology.as_ref().and_then(|topology| listening_at(topology, at));
+        program.is_some_and(|(_, service)| service.service == "mariadb")
+    };
+    // The sockets of PHP-FPM are among them.
+    let behind = facts.each(FactId::backend_queue_mean).filter(|(at, _)| !is_database(at));
+    let behind: f64 = behind.map(|(_, queue)| queue).sum();
+    for_fpm.max(behind) + facts.value(FactId::accept_queue_mean).unwrap_or(0.0)
 }
 
 /// Requests that a worker or a process has begun: those in flight without those that queue for one. `None` where there are none.
@@ -44,6 +52,15 @@ pub(crate) fn worked_on_behind(facts: &Facts) -> f64 {
     let asked = [FactId::upstream_waiting_mean, FactId::upstream_unsure_mean];
     let asked: f64 = asked.iter().flat_map(|name| facts.each(*name)).map(|(_, count)| count).sum();
     asked.max(facts.value(FactId::requests_behind_workers_mean).unwrap_or(0.0))
+}
+
+/// How long a request takes alone, on average over all kinds of a load: what is measured is the slowest of several, and under load they
+/// are as unlike as alone.
+pub(crate) fn mean_time_alone_us(facts: &Facts) -> Option<f64> {
+    let kinds =
+        facts.value(FactId::response_time_mean_us).zip(facts.value(FactId::response_time_slowest_kind_us));
+    let share = kinds.filter(|(_, slowest)| *slowest > 0.0).map_or(1.0, |(mean, slowest)| mean / slowest);
+    facts.value(FactId::response_time_alone_us).map(|alone| alone * share.min(1.0))
 }
 
 /// Of all that ended, errors of the server: most of them.
@@ -75,6 +92,11 @@ pub(crate) fn has_unexplained_cpu(facts: &Facts) -> bool {
 /// whether it speaks FastCGI there, as PHP-FPM does.
 pub(crate) fn targets(facts: &Facts) -> Vec<(String, bool)> {
     facts.service.as_ref().map_or(vec![], targets_of)
+}
+
+/// Whether requests are handed over in FastCGI to who listens there.
+pub(crate) fn is_asked_in_fastcgi(facts: &Facts, listener: &str) -> bool {
+    targets(facts).iter().any(|(at, is_fastcgi)| *is_fastcgi && leads_to(at, listener))
 }
 
 /// The setting that hands requests over to this address.
@@ -214,7 +236,9 @@ pub(crate) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, facts_of_several};
+    use webdyno_model::service::ServiceSnapshot;
+    use webdyno_model::topology::Topology;
 
     #[test]
     fn only_the_sites_own_work_fills_the_processors() {
@@ -224,6 +248,31 @@ mod tests {
             assert_eq!(is_cpu_bound(&facts(&observed, &[])), full, "{busy} {site}");
         }
         assert!(is_cpu_bound(&facts(&[(FactId::cpu_busy_fraction, 0.99)], &[])));
+    }
+
+    #[test]
+    fn what_queues_behind_the_server_is_counted_once_and_not_at_a_database() {
+        let (fpm, app, database) = ("unix:/run/fpm.sock", "127.0.0.1:8000", "127.0.0.1:3306");
+        for (fpm_queue, queues, expected) in [
+            (0.0, &[(app, 30.0)][..], 34.0),
+            (20.0, &[(fpm, 19.0)], 24.0),
+            (20.0, &[(fpm, 20.0), (app, 5.0)], 29.0),
+            (0.0, &[(database, 9.0)], 4.0),
+        ] {
+            let several: Vec<_> =
+                queues.iter().map(|(at, queue)| (FactId::backend_queue_mean, *at, *queue)).collect();
+            let several = [&several[..], &[(FactId::fpm_queue_mean, "www", fpm_queue)]].concat();
+            let mut facts = facts_of_several(&[(FactId::accept_queue_mean, 4.0)], &several);
+            let listens = |service: &str, at: &str| ServiceSnapshot {
+                service: service.into(),
+                pid: 7,
+                listens: vec![at.into()],
+                ..ServiceSnapshot::default()
+            };
+            let backends = vec![listens("mariadb", database), listens("unknown", app)];
+            facts.topology = Some(Topology { backends, ..Topology::default() });
+            assert_eq!(requests_queued(&facts), expected, "{fpm_queue} {queues:?}");
+        }
     }
 
     #[test]

@@ -49,17 +49,31 @@ fn is_time(value: &SettingValue) -> bool {
     value.to_string().chars().any(|digit| ('1'..='9').contains(&digit))
 }
 
+/// What bounds the processes of all pools together.
+pub(crate) const OF_ALL_SETTING: &str = "process.max";
+
+fn most_of_all(facts: &Facts, pool: &str) -> Option<f64> {
+    let set = setting_source::pool_setting_source(facts, pool, OF_ALL_SETTING)?;
+    set.number().filter(|most| *most >= 1.0)
+}
+
+/// How many processes all pools together may have, where so many run: no pool gets another one then. Pools of other sites are only
+/// counted with the whole program, of which one process leads the others.
+pub(crate) fn reached_bound_of_all(facts: &Facts, pool: &str) -> Option<f64> {
+    let of_pools: f64 = facts.each(FactId::fpm_processes_max).map(|(_, processes)| processes).sum();
+    let of_program = facts.value(FactId::fpm_program_processes).map_or(0.0, |all| all - 1.0);
+    most_of_all(facts, pool).filter(|most| of_pools.max(of_program) >= *most)
+}
+
 /// The processes that all pools together may have must be raised, too, where a pool gets so many.
 pub(crate) fn processes_of_all(facts: &Facts, pool: &str, to: f64) -> Option<SettingChange> {
-    const SETTING: &str = "process.max";
-    let most =
-        setting_source::pool_setting_source(facts, pool, SETTING)?.number().filter(|most| *most >= 1.0)?;
+    let most = most_of_all(facts, pool)?;
     let others = setting_source::pools(facts).into_iter().filter(|other| other != pool);
     let others = others
         .filter_map(|other| setting_source::pool_setting_source(facts, &other, "pm.max_children")?.number());
     let wanted = others.sum::<f64>() + to;
     (wanted > most).then(|| SettingChange {
-        setting: SettingId::of_service("php_fpm", SETTING),
+        setting: SettingId::of_service("php_fpm", OF_ALL_SETTING),
         to: SettingValue::Integer(wanted as i64),
     })
 }

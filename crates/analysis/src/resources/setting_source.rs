@@ -5,6 +5,7 @@
 //! neither: then nothing is said.
 
 use crate::facts::Facts;
+use crate::settings::backends::leads_to;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingInForce, SettingScope, SettingValue};
@@ -92,7 +93,8 @@ pub(crate) fn pools(facts: &Facts) -> Vec<String> {
 /// The pool of PHP-FPM that listens at an address, as its files say.
 pub(crate) fn pool_at(facts: &Facts, address: &str) -> Option<String> {
     let endpoints = facts.backends("php_fpm").flat_map(|service| &service.endpoints);
-    let mut at = endpoints.filter(|endpoint| endpoint.address == address);
+    let is_it = |own: &str| leads_to(own, address) || leads_to(address, own);
+    let mut at = endpoints.filter(|endpoint| is_it(&endpoint.address));
     at.next().map(|endpoint| endpoint.name.clone())
 }
 

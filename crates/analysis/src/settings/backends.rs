@@ -13,17 +13,23 @@ pub(crate) fn targets_of(service: &ServiceSnapshot) -> Vec<(String, bool)> {
     found
 }
 
-/// Whether what listens there is behind the service: by its configuration, or by connections that were seen. What listens on
-/// all addresses is met by any of them, and a name may be any of them. Its own queue is not behind it, also where it asks itself.
-pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, listener: &str) -> bool {
+/// Whether who connects to this address meets who listens there. What listens on all addresses is met by any of them, and a name may
+/// be any of them.
+pub(crate) fn leads_to(at: &str, listener: &str) -> bool {
     let is_any = |host: &str| matches!(host, "*" | "0.0.0.0" | "[::]");
     let is_name = |host: &str| !host.starts_with('[') && host.parse::<core::net::IpAddr>().is_err();
-    let is_it = |at: &str| match (at.rsplit_once(':'), listener.rsplit_once(':')) {
+    match (at.rsplit_once(':'), listener.rsplit_once(':')) {
         _ if at == listener => true,
         _ if at.starts_with("unix:") || listener.starts_with("unix:") => false,
         (Some((host, port)), Some((own, own_port))) => port == own_port && (is_any(own) || is_name(host)),
         _ => false,
-    };
+    }
+}
+
+/// Whether what listens there is behind the service: by its configuration, or by connections that were seen. Its own queue is not
+/// behind it, also where it asks itself.
+pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, listener: &str) -> bool {
+    let is_it = |at: &str| leads_to(at, listener);
     if listener.ends_with(&format!(":{}", service.port)) {
         return false;
     }

@@ -196,6 +196,57 @@ mod tests {
     }
 
     #[test]
+    fn a_full_link_comes_before_the_workers_that_write_to_it() {
+        let waits = [(FactId::response_time_mean_us, 410_000.0), (FactId::retransmits_per_s, 5.0)];
+        let mut facts = facts(&[&EXHAUSTED[..], &waits].concat(), &[]);
+        let full = [
+            (FactId::nic_sent_fraction, 0.97),
+            (FactId::nic_sent_bits_per_s, 9.7e6),
+            (FactId::nic_sent_limit_bits_per_s, 1e7),
+        ];
+        crate::facts::testing::of_pool(&mut facts, "eth0", &full);
+        let all = findings(&facts);
+        assert_eq!(all[0].id, "network-saturated");
+        let workers = all.iter().find(|finding| finding.id == "apache-workers-exhausted").unwrap();
+        assert_eq!(workers.confidence, CONFIDENCE_MAX_SYMPTOM);
+    }
+
+    #[test]
+    fn descriptors_come_before_the_places_that_each_takes_one_of() {
+        let full = [
+            (FactId::open_files_fraction, 0.99),
+            (FactId::ahead_open_files_max, 1014.0),
+            (FactId::failed_fraction, 0.2),
+        ];
+        for (fraction, first) in [(0.99, "open-files-exhausted"), (0.5, "nginx-connections-exhausted")] {
+            let mut facts = facts(&full, &[("worker_connections", 1024)]);
+            crate::facts::testing::set(&mut facts, FactId::open_files_fraction, fraction);
+            facts.service.as_mut().unwrap().service = "nginx".into();
+            assert_eq!(findings(&facts)[0].id, first);
+        }
+    }
+
+    // lighttpd holds its places for those who wait for PHP, and nobody else gets one.
+    #[test]
+    fn a_full_pool_comes_before_the_places_in_front_of_it() {
+        use crate::facts::testing::of_pool;
+        use crate::limits::php_fpm_workers_exhausted::finding::tests::FULL;
+        let known = [
+            (FactId::in_flight_mean, 200.0),
+            (FactId::accept_queue_mean, 170.0),
+            (FactId::client_connections_mean, 200.0),
+            (FactId::busiest_thread_fraction, 0.05),
+            (FactId::cpu_busy_fraction, 0.1),
+            (FactId::rate, 50.0),
+        ];
+        let mut facts = facts(&known, &[("server.max-connections", 30)]);
+        facts.service.as_mut().unwrap().service = "lighttpd".into();
+        assert_eq!(findings(&facts)[0].id, "lighttpd-connections-exhausted");
+        of_pool(&mut facts, "www", FULL);
+        assert_eq!(findings(&facts)[0].id, "php-fpm-workers-exhausted");
+    }
+
+    #[test]
     fn a_kill_somewhere_on_the_machine_hides_no_limit() {
         let all = findings(&facts(&[&EXHAUSTED[..], &[(FactId::oom_kills, 1.0)][..]].concat(), &[]));
         assert_eq!(all[0].id, "apache-workers-exhausted");

@@ -1,4 +1,4 @@
-//! An Apache that stands behind another server, as an application behind nginx: its workers are all busy.
+//! An Apache that stands behind another server, as an application behind nginx or behind another Apache: its workers are all busy.
 //!
 //! Facts: connections wait in the queue of its listening socket (sock_diag(7)) only while no worker accepts them. Its status page
 //! would wait in the same queue, and is not asked for. What one of its workers holds of memory is not read, so that a large
@@ -6,11 +6,13 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::{worker_remedies, worker_waits};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::setting::SettingId;
 
 /// A queue that is at least so long, and at least this share of what is in flight.
 const QUEUE_MIN: f64 = 3.0;
@@ -24,14 +26,19 @@ const CONFIDENCE_IN_FRONT: f64 = 0.5;
 /// Assumed for a worker with a language inside of it.
 const WORKER_BYTES: f64 = 64e6;
 
-/// Fires when connections wait for workers of the one Apache behind the server under load, and the machine is not short.
+/// Fires when connections wait for workers of an Apache behind the server under load, and the machine is not short.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if facts.service.is_none() || facts.is_service("apache") || worker_waits::machine_is_short(facts) {
+    if facts.service.is_none() || worker_waits::machine_is_short(facts) {
         return None;
     }
-    let mut all = facts.backends("apache");
-    let (Some(apache), None) = (all.next(), all.next()) else { return None };
-    let (listener, queue) = queue_of(facts, apache)?;
+    let own = facts.service.as_ref().filter(|front| front.service == "apache").map(|front| front.pid);
+    let all: Vec<_> = facts.backends("apache").filter(|apache| Some(apache.pid) != own).collect();
+    let queued = all.iter().filter_map(|apache| Some((*apache, queue_of(facts, apache)?)));
+    let (apache, (listener, queue)) = queued.max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
+    // Which of those on one port it is nobody knows.
+    if all.iter().filter(|other| other.port == apache.port).count() > 1 {
+        return None;
+    }
     let in_flight = facts.value(FactId::in_flight_mean);
     if in_flight.is_some_and(|in_flight| queue < QUEUE_FRACTION_MIN * in_flight) {
         return None;
@@ -55,9 +62,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: if is_in_front { CONFIDENCE_IN_FRONT } else { CONFIDENCE },
         explains_fraction: share,
         facts: proof,
-        remedies: worker_remedies::remedies(&as_front(facts, apache, workers), workers, queue),
+        remedies: match facts.is_service("apache") || all.len() > 1 {
+            // What is said of Apache's settings would be taken for those of another one.
+            true => vec![manual(SettingId::external("backend", "MaxRequestWorkers"), RISK, WHY)],
+            false => worker_remedies::remedies(&as_front(facts, apache, workers), workers, queue),
+        },
     })
 }
+
+const RISK: &str =
+    "each worker takes as much memory as those that run; what is behind it gets more requests at once";
+const WHY: &str =
+    "busy workers and waiting connections, plus 30%, in the configuration of the Apache that listens there";
 
 /// Its listener and how many wait there, where some always do.
 fn queue_of<'a>(facts: &'a Facts, apache: &ServiceSnapshot) -> Option<(&'a str, f64)> {
@@ -138,5 +154,33 @@ mod tests {
         }
         let two = [("127.0.0.1:8080", 70.0, 1.0), ("unix:/run/x.sock", 10.0, 1.0)];
         assert_eq!(check_with(&[], &two, 1).unwrap().confidence, 0.5);
+    }
+    #[test]
+    fn behind_another_apache_and_of_several_it_is_a_change_by_hand() {
+        let behind = |pid: u32, port: u16| ServiceSnapshot {
+            pid,
+            port,
+            ..apache(&[("MaxRequestWorkers", 12), ("ServerLimit", 256)])
+        };
+        let with = |front: &str, backends: &[(u32, u16)]| {
+            let queues = [
+                (FactId::backend_queue_mean, "127.0.0.1:8081", 70.0),
+                (FactId::backend_waiting_fraction, "127.0.0.1:8081", 1.0),
+            ];
+            let mut facts = facts_of_several(&[(FactId::in_flight_mean, 85.0)], &queues);
+            let service = facts.service.as_mut().unwrap();
+            (service.service, service.pid) = (front.into(), 1);
+            let backends = backends.iter().map(|(pid, port)| behind(*pid, *port)).collect();
+            facts.topology = Some(Topology { backends, ..Topology::default() });
+            let finding = check(&facts)?;
+            Some((finding.confidence, finding.remedies[0].setting.full_name()))
+        };
+        let by_hand = Some((0.85, "backend MaxRequestWorkers".to_owned()));
+        assert_eq!(with("apache", &[(2, 8081)]), by_hand);
+        assert_eq!(with("nginx", &[(2, 8080), (3, 8081)]), by_hand);
+        let of_it = Some((0.85, "apache MaxRequestWorkers".to_owned()));
+        assert_eq!(with("nginx", &[(2, 8081)]), of_it);
+        assert_eq!(with("nginx", &[(2, 8080)]), None);
+        assert_eq!(with("apache", &[(1, 8081)]), None, "that is the front itself");
     }
 }

@@ -14,8 +14,8 @@
 //! event MPM accepts no more connections while threads are idle, `apache-async-cap`. The finding reports the state of the
 //! workers (`W`, `K`, `R`).
 //!
-//! For an Apache behind another server, such as an application behind nginx, the queue of its own socket is the evidence:
-//! connections wait there in most samples, and only free workers would accept them.
+//! For an Apache behind another server, such as an application behind nginx or behind another Apache, the queue of its own
+//! socket is the evidence: connections wait there in most samples, and only free workers would accept them.
 //!
 //! ## What to do
 //! Raise `MaxRequestWorkers` (and `ServerLimit` with it) to 1.3 times the demand: the larger of the goal rate times the time a

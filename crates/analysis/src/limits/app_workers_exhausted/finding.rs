@@ -2,8 +2,10 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::single_thread_saturated;
-use crate::limits::slow_upstream::finding::at_most_waiting;
+use crate::limits::slow_upstream;
+use crate::limits::slow_upstream::finding::{at_most_waiting, awaited};
 use crate::resources::concurrency::WAITING_CORES_MAX;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::workers::HEADROOM;
@@ -42,6 +44,8 @@ struct FullApplication<'a> {
     workers: Option<f64>,
     /// Whether its workers may rather wait for each other.
     is_doubtful: bool,
+    /// Whether it takes in all connections, so that requests wait inside of it.
+    is_inside: bool,
 }
 
 /// Fires when connections wait for a worker of an application server, and nothing else is what is short.
@@ -49,7 +53,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if worker_waits::machine_is_short(facts) {
         return None;
     }
-    let full = behind(facts).or_else(|| in_front(facts)).and_then(|full| really_serving(facts, full))?;
+    let queued = behind(facts).or_else(|| in_front(facts)).and_then(|full| really_serving(facts, full));
+    let full = queued.or_else(|| inside(facts))?;
     let in_flight = concurrency::requests_in_flight(facts);
     let is_noticed = in_flight.is_none_or(|in_flight| full.queue >= QUEUE_FRACTION_MIN * in_flight);
     if full.queue < QUEUE_MIN || !is_noticed {
@@ -93,14 +98,14 @@ fn behind(facts: &Facts) -> Option<FullApplication<'_>> {
     let seen = seen.map(|seen| at_most_waiting(facts, listener, seen) - queue);
     let processes = program.as_ref().and_then(|(name, _)| processes_of_one_thread(facts, name));
     let workers = seen.filter(|served| *served >= 0.5).map(|served| served.round().max(1.0)).or(processes);
-    Some(FullApplication { listener, queue, program, workers, is_doubtful: false })
+    Some(FullApplication { listener, queue, program, workers, is_doubtful: false, is_inside: false })
 }
 
 /// Whether what listens there is a program that another rule knows.
 pub(crate) fn has_rule_of_its_own(facts: &Facts, listener: &str) -> bool {
     let service = facts.topology.as_ref().and_then(|topology| backends::listening_at(topology, listener));
-    let is_fastcgi = concurrency::targets(facts).iter().any(|(at, fastcgi)| *fastcgi && at == listener);
-    is_fastcgi || service.is_some_and(|(_, service)| OTHERS.contains(&service.service.as_str()))
+    concurrency::is_asked_in_fastcgi(facts, listener)
+        || service.is_some_and(|(_, service)| OTHERS.contains(&service.service.as_str()))
 }
 
 fn lasts(facts: &Facts, listener: &str) -> bool {
@@ -123,7 +128,46 @@ fn in_front(facts: &Facts) -> Option<FullApplication<'_>> {
     let threads = facts.value(FactId::in_flight_mean).map(|in_flight| (in_flight - queue).round());
     let workers = threads.filter(|served| *served >= 1.0).or(workers);
     let program = Some((String::new(), backends::program_name(service)));
-    Some(FullApplication { listener: "", queue, program, workers, is_doubtful: false })
+    Some(FullApplication { listener: "", queue, program, workers, is_doubtful: false, is_inside: false })
+}
+
+/// Of the requests that an application server has taken in, so many are more than it works on.
+const INSIDE_FRACTION_MIN: f64 = 0.5;
+/// A thread that is busier may be what has no time.
+const BUSY_THREAD_FRACTION_MAX: f64 = 0.5;
+/// More failures: what was served for those is in no rate.
+const FAILED_FRACTION_MAX: f64 = 0.05;
+
+/// An application server that takes in each connection (Tomcat, Puma, gunicorn with threads): nobody waits at its socket, and all
+/// requests in flight wait for its answer, though it hardly computes and asks nobody for them. It serves as many at once as end, each for as
+/// long as one alone takes.
+fn inside(facts: &Facts) -> Option<FullApplication<'_>> {
+    let (alone_us, _) = slower_than_alone(facts).filter(|_| facts.loaded)?;
+    let upstream = awaited(facts).filter(|upstream| !upstream.is_guessed)?;
+    let (listener, topology) = (upstream.address, facts.topology.as_ref()?);
+    let (name, service) = backends::listening_at(topology, listener)?;
+    let is_passed = concurrency::targets(facts).iter().any(|(at, _)| backends::leads_to(at, listener));
+    let is_queued = facts.each(FactId::backend_queue_mean).any(|(_, queue)| queue >= 1.0);
+    let fails = facts.value(FactId::failed_fraction).is_none_or(|failed| failed > FAILED_FRACTION_MAX);
+    let busiest = facts.value_of(FactId::backend_busiest_thread_fraction, &name)?;
+    if !is_passed
+        || is_queued
+        || fails
+        || busiest > BUSY_THREAD_FRACTION_MAX
+        || has_rule_of_its_own(facts, listener)
+    {
+        return None;
+    }
+    let at_once = facts.value(FactId::rate)? * alone_us / 1e6;
+    let queue = upstream.waiting - at_once;
+    (queue >= INSIDE_FRACTION_MIN * upstream.waiting).then(|| FullApplication {
+        listener,
+        queue,
+        program: Some((name, backends::program_name(service))),
+        workers: Some(at_once.round().max(1.0)),
+        is_doubtful: true,
+        is_inside: true,
+    })
 }
 
 /// What its workers do for requests at once: one process takes in many connections and may serve one at a time; several that
@@ -155,20 +199,37 @@ const ONE_PROCESS_MAX: f64 = 2.0;
 
 fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
     let stands_behind = facts.each(FactId::backend_queue_mean).any(|(other, queue)| {
-        other != full.listener && queue >= QUEUE_MIN && lasts(facts, other) && !full.listener.is_empty()
+        let may_be =
+            other != full.listener && !full.listener.is_empty() && !asks(facts, other, full.listener);
+        may_be && queue >= QUEUE_MIN && lasts(facts, other)
     });
     let one_thread = single_thread_saturated::finding::check(facts).is_some();
+    // Its workers wait for another server, which is known to be slower than it was alone.
+    let waits_elsewhere = slow_upstream::finding::check(facts)
+        .is_some_and(|upstream| upstream.confidence > CONFIDENCE_DOUBTFUL);
     // Whoever fills the processors may be what the workers wait for.
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     let is_full = busy.is_some_and(|busy| busy >= BUSY_FRACTION_MAX);
     // Where nobody sees what it computes, its one thread may be what has no time.
-    if full.is_doubtful || stands_behind || one_thread || cores(facts, full).is_none() {
+    if full.is_doubtful || stands_behind || one_thread || waits_elsewhere || cores(facts, full).is_none() {
         CONFIDENCE_DOUBTFUL
     } else if is_full {
         CONFIDENCE_BUSY
     } else {
         CONFIDENCE
     }
+}
+
+/// Whether who listens at the one address asks who listens at the other: its queue stands in front of that one's, as that of PHP-FPM
+/// whose pages ask an application server.
+fn asks(facts: &Facts, at: &str, asked: &str) -> bool {
+    let Some(topology) = &facts.topology else { return false };
+    let pid = |at: &str| backends::listening_at(topology, at).map(|(_, service)| service.pid);
+    let (Some(from), Some(to)) = (pid(at), pid(asked)) else { return false };
+    let leads = |from: u32, to: u32| {
+        topology.links.iter().any(|link| link.from_pid == from && link.to_pid == Some(to))
+    };
+    leads(from, to) && !leads(to, from)
 }
 
 fn summary(facts: &Facts, full: &FullApplication<'_>, explains: Option<f64>) -> String {
@@ -190,8 +251,12 @@ fn summary(facts: &Facts, full: &FullApplication<'_>, explains: Option<f64>) -> 
     let alone = facts
         .value(FactId::response_time_alone_us)
         .map_or(String::new(), |us| format!(" A request alone takes {}.", format_time(us)));
+    let waiting = match full.is_inside {
+        true => "requests wait inside of it",
+        false => "connections wait in its accept queue",
+    };
     format!(
-        "{all}: {} connections wait in its accept queue on average{wait}.{alone}{}",
+        "{all}: {} {waiting} on average{wait}.{alone}{}",
         format_number(significant(full.queue, 3)),
         waiting_text(facts, full)
     )
@@ -272,7 +337,7 @@ mod tests {
     use super::*;
     use crate::facts::testing::{facts_of_several, with_changes};
     use webdyno_model::service::ServiceSnapshot;
-    use webdyno_model::topology::Topology;
+    use webdyno_model::topology::{Link, Topology};
 
     const APP: &str = "127.0.0.1:8000";
 
@@ -382,6 +447,82 @@ mod tests {
             let found = check_with(&changes, &several, program);
             assert_eq!(found.map(|finding| finding.confidence), confidence, "{what}");
         }
+    }
+
+    #[test]
+    fn what_takes_in_all_connections_has_its_queue_inside() {
+        use webdyno_model::service::ScopedSetting;
+        let with = |changes: &[(FactId, f64)], busiest: f64, queue: f64, setting: &str| {
+            let several = [
+                (FactId::backend_queue_mean, APP, queue),
+                (FactId::upstream_waiting_mean, APP, 50.0),
+                (FactId::backend_busiest_thread_fraction, "unknown", busiest),
+            ];
+            let mut facts =
+                of(&with_changes(&[(FactId::failed_fraction, 0.0)], changes), &several, Some("unknown"));
+            facts.service.as_mut().unwrap().scoped = vec![ScopedSetting {
+                setting: setting.into(),
+                value: APP.into(),
+                ..ScopedSetting::default()
+            }];
+            check(&facts)
+        };
+        let found = with(&[], 0.1, f64::NAN, "proxy_pass").unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (0.5, Some(0.92)));
+        for part in
+            ["python3.11 at 127.0.0.1:8000 serves 4 at a time", "46 requests wait inside of it on average"]
+        {
+            assert!(found.summary.contains(part), "{}", found.summary);
+        }
+        for (what, changes, busiest, setting) in [
+            ("as quick as alone", vec![(FactId::response_time_mean_us, 90_000.0)], 0.1, "proxy_pass"),
+            ("requests fail", vec![(FactId::failed_fraction, 0.2)], 0.1, "proxy_pass"),
+            ("as many as are there are served", vec![(FactId::rate, 500.0)], 0.1, "proxy_pass"),
+            ("it computes", vec![], 0.7, "proxy_pass"),
+            ("nobody passes requests to it", vec![], 0.1, "listen"),
+        ] {
+            assert!(with(&changes, busiest, f64::NAN, setting).is_none(), "{what}");
+        }
+    }
+
+    #[test]
+    fn what_queues_in_front_of_it_is_not_what_its_workers_wait_for() {
+        let (fpm, partner) = ("127.0.0.1:9000", "10.0.0.9:80");
+        let queue = [(FactId::backend_queue_mean, fpm, 4.0), (FactId::backend_waiting_fraction, fpm, 1.0)];
+        let slow =
+            [(FactId::upstream_waiting_mean, partner, 4.0), (FactId::upstream_waiting_mean, APP, 50.0)];
+        let with = |several: &[(FactId, &str, f64)], links: &[(u32, Option<u32>, &str)]| {
+            let mut facts = of(&[(FactId::failed_fraction, 0.0)], several, Some("unknown"));
+            let topology = facts.topology.as_mut().unwrap();
+            topology.backends.push(ServiceSnapshot {
+                service: "php_fpm".into(),
+                pid: 9,
+                listens: vec![fpm.into()],
+                ..ServiceSnapshot::default()
+            });
+            let link = |(from_pid, to_pid, by): &(u32, Option<u32>, &str)| {
+                let (from_pid, to_pid) = (*from_pid, *to_pid);
+                Link { from_pid, to_pid, by: (*by).into(), ..Link::default() }
+            };
+            topology.links = links.iter().map(link).collect();
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!(with(&queue, &[]), Some(0.5), "nobody knows which is in front");
+        assert_eq!(with(&queue, &[(9, Some(7), APP)]), Some(0.9), "pages of PHP ask it");
+        assert_eq!(with(&queue, &[(7, Some(9), fpm)]), Some(0.5), "it asks PHP-FPM");
+        assert_eq!(with(&slow, &[(1, Some(7), APP)]), Some(0.9), "who asks that server is not known");
+        // 80 ms for each of fifty a second, where one alone takes 10 ms in all.
+        let alone = |alone_us: f64| {
+            let mut facts = of(
+                &[(FactId::failed_fraction, 0.2), (FactId::response_time_alone_us, alone_us)],
+                &slow,
+                Some("unknown"),
+            );
+            let link = Link { from_pid: 7, by: partner.into(), ..Link::default() };
+            facts.topology.as_mut().unwrap().links = vec![link];
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!([alone(10_000.0), alone(80_000.0)], [Some(0.5), Some(0.9)]);
     }
 
     #[test]

@@ -15,7 +15,9 @@
 //! workers (rate times the time of a request that is alone), wait for each other: more of them would wait for the same, and this is
 //! not the finding. How many workers there are is known of programs with a process for each. Others may take in many
 //! connections and serve few: the finding has the number that follows from the time alone, and is half sure (a bound of their own, an
-//! event loop that is blocked, or a lock that nobody sees from outside).
+//! event loop that is blocked, or a lock that nobody sees from outside). So is it where nobody waits at the socket: a server with a
+//! queue of its own (Tomcat, Puma, gunicorn with threads) takes in all connections. Then all requests in flight wait for its answer, it
+//! hardly computes and asks nobody for them, and they take many times as long as one alone.
 //!
 //! ## What to do
 //! Give it as many workers as requests come at once, plus 30%: `--workers` or `--threads` (gunicorn), `processes` (uWSGI),
@@ -37,12 +39,14 @@ pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, backend_busiest_thread_fraction, backend_cpu_cores, backend_processes_mean,
         backend_queue_mean, backend_threads_mean, backend_waiting_fraction, cpu_busy_fraction,
-        in_flight_mean, offered_rate, rate, response_time_alone_us, response_time_mean_us,
+        failed_fraction, in_flight_mean, offered_rate, rate, response_time_alone_us, response_time_mean_us,
         service_cpu_cores, service_processes_mean, upstream_waiting_mean, usable_busy_fraction,
         usable_cores,
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
+        LimitId::PhpFpmWorkersExhausted,
+        LimitId::LighttpdConnectionsExhausted,
         LimitId::BackendRefused,
         LimitId::AcceptQueueOverflow,
         LimitId::SynQueueOverflow,

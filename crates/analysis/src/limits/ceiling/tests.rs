@@ -207,14 +207,16 @@ fn ports_bind_towards_other_machines_only() {
         ("127.0.0.1:80", 2.0, None),
     ] {
         let each = [
-            (FactId::ahead_ports_used_max, remote, 10.0),
+            (FactId::ahead_ports_used_max, remote, 510.0),
             (FactId::ahead_ports_time_wait_max, remote, 500.0),
             (FactId::ahead_ports_time_wait_per_s, remote, 200.0),
         ];
         let facts =
             with(&[(FactId::ahead_ports_available, 28_232.0), (FactId::ahead_ports_reuse_mode, mode)], &each);
         let name = format!("local ports towards {remote}");
-        assert_eq!(error_of(&facts, &name).map(|reported| reported.2), binds, "{remote} {mode}");
+        let reported = error_of(&facts, &name);
+        assert_eq!(reported.map(|reported| reported.2), binds, "{remote} {mode}");
+        assert_eq!(reported.map(|reported| reported.0), binds.map(|_| Some(510.0)), "{remote} {mode}");
     }
 }
 

@@ -36,12 +36,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let available = facts.value(FactId::ports_available).filter(|ports| *ports > 0.0);
     let fullest = facts.each(FactId::ports_used_max).max_by(|a, b| a.1.total_cmp(&b.1));
     let full = fullest.zip(available).filter(|((_, used), ports)| *used >= USED_FRACTION_MIN * ports);
+    let is_for_good = full.is_some_and(|((to, used), ports)| {
+        used - given_anew(facts, to).unwrap_or(0.0) >= USED_FRACTION_MIN * ports
+    });
     let failed = facts.value(FactId::failed_fraction);
     let fails = failed.is_some_and(|failed| failed >= FAILED_FRACTION_MIN);
     let confidence = match (reported, full) {
         (Some(_), Some(_)) => 0.95,
         (Some(_), None) => 0.9,
-        (None, Some(_)) if fails => 0.75,
+        (None, Some(_)) if fails && is_for_good => 0.75,
         _ => return None,
     };
     let limit = available.map_or(String::new(), |ports| format!(" (limit {})", format_number(ports)));
@@ -119,13 +122,24 @@ fn remedies(facts: &Facts, available: Option<f64>, to: Option<&str>) -> Vec<Reme
     all
 }
 
+/// Ports towards it that wait for the end of their minute, and which the kernel gives anew after a second.
+fn given_anew(facts: &Facts, to: &str) -> Option<f64> {
+    let mode = facts.value(FactId::ahead_ports_reuse_mode)?;
+    let is_given = mode == 1.0 || (mode == 2.0 && is_own(to));
+    facts.value_of(FactId::ports_time_wait_max, to).filter(|_| is_given)
+}
+
+/// Whether the address is of the loopback.
+fn is_own(to: &str) -> bool {
+    to.starts_with("127.") || to.starts_with("[::1]")
+}
+
 /// Ports in TIME_WAIT that are used again after a second (ip-sysctl.rst: 2, the kernel's own value, does so over loopback only).
 fn ports_used_again(facts: &Facts, to: &str) -> Option<Remedy> {
     let mode = facts.value(FactId::ahead_ports_reuse_mode)?;
-    let is_own = to.starts_with("127.") || to.starts_with("[::1]");
     let waiting = facts.value_of(FactId::ports_time_wait_max, to)?;
     let is_waiting = waiting >= WAITING_FRACTION_MIN * facts.value_of(FactId::ports_used_max, to)?;
-    let is_off = mode == 0.0 || (mode == 2.0 && !is_own);
+    let is_off = mode == 0.0 || (mode == 2.0 && !is_own(to));
     (is_waiting && is_off).then(|| Remedy {
         from: Some(SettingValue::Integer(mode as i64)),
         to: Some(SettingValue::Integer(1)),
@@ -169,6 +183,26 @@ mod tests {
         ] {
             let finding = check(&observed(messages, used, failed));
             assert_eq!(finding.map(|one| one.confidence), confidence, "{messages} {used} {failed}");
+        }
+    }
+
+    #[test]
+    fn ports_that_the_kernel_gives_anew_are_not_why_requests_fail() {
+        for (to, waiting, mode, confidence) in [
+            ("127.0.0.1:3306", 390.0, 2.0, None),
+            ("10.0.0.2:80", 390.0, 1.0, None),
+            ("10.0.0.2:80", 390.0, 2.0, Some(0.75)),
+            ("127.0.0.1:3306", 390.0, 0.0, Some(0.75)),
+            ("127.0.0.1:3306", 5.0, 2.0, Some(0.75)),
+        ] {
+            let known = [
+                (FactId::ports_available, 400.0),
+                (FactId::failed_fraction, 0.2),
+                (FactId::ahead_ports_reuse_mode, mode),
+            ];
+            let used = [(FactId::ports_used_max, to, 400.0), (FactId::ports_time_wait_max, to, waiting)];
+            let found = check(&facts_of_several(&known, &used)).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{to} {waiting} {mode}");
         }
     }
 

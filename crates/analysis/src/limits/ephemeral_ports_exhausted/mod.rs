@@ -31,7 +31,7 @@ use crate::limits::{Limit, LimitGain, LimitId};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        ahead_ports_available, ahead_ports_reuse_mode, ahead_ports_time_wait_max, ahead_ports_time_wait_per_s,
+        ahead_ports_available, ahead_ports_reuse_mode, ahead_ports_time_wait_per_s,
         ahead_ports_used_max, cores, failed_fraction, in_flight_mean, nginx_no_port_messages, no_port_messages,
         no_port_messages_of_program, ports_available,
         ports_time_wait_max, ports_used_max, proxy_refused_messages, rate,

@@ -313,6 +313,18 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_kind_of_request_is_not_hidden_by_quick_ones() {
+        for (slowest_us, healthy) in [(450_000.0, true), (800_000.0, false)] {
+            let mixed = [
+                (FactId::response_time_alone_us, 400_000.0),
+                (FactId::response_time_slowest_kind_us, slowest_us),
+            ];
+            let found = check(&facts(&[&HEALTHY[..], &mixed].concat(), &[]));
+            assert_eq!(found.is_some(), healthy, "{slowest_us}");
+        }
+    }
+
+    #[test]
     fn a_program_in_the_same_group_that_waits_for_a_processor_is_not_the_service() {
         let group = [
             (FactId::cpu_busy_fraction, 1.0),

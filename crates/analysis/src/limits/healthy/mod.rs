@@ -36,7 +36,7 @@ pub const LIMIT: Limit = Limit {
         pressure_group_cpu_some_fraction, pressure_group_io_full_fraction,
         pressure_group_memory_full_fraction, pressure_io_full_fraction, pressure_memory_full_fraction, rate,
         response_time_alone_us, response_time_drift_ratio, response_time_excess_us, response_time_first_us,
-        response_time_inflation, response_time_mean_us, response_time_p99_us, saturated_threads_mean, scoreboard_full_fraction,
+        response_time_inflation, response_time_mean_us, response_time_p99_us, response_time_slowest_kind_us, saturated_threads_mean, scoreboard_full_fraction,
         sending_connections_mean, service_time_mean_us,
         status_unanswered_fraction, usable_busy_fraction,
         usable_cores, workers_idle_mean,

@@ -58,10 +58,11 @@ pub(super) fn is_explained(facts: &Facts) -> bool {
 
 /// How long a request takes alone and on average under load, in microseconds, where the second is much longer: then requests
 /// wait for each other, whether or not it is seen where. Where processors are half idle nothing is shared that would make
-/// them wait a little.
+/// them wait a little. The one that is alone is the slowest of several kinds; so is the average.
 pub(crate) fn slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
     let alone = facts.value(FactId::response_time_alone_us)?;
-    let usual = facts.value(FactId::response_time_mean_us)?;
+    let slowest = facts.value(FactId::response_time_slowest_kind_us).unwrap_or(0.0);
+    let usual = facts.value(FactId::response_time_mean_us)?.max(slowest);
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     let is_idle = busy.is_some_and(|busy| busy <= IDLE_BUSY_MAX) && keeps_up(facts) != Some(true);
     let (times, excess_us) = match is_idle {

@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::resources::time_breakdown::noticed_queue;
-use crate::resources::{worker_remedies, worker_waits, workers};
+use crate::resources::{concurrency, worker_remedies, worker_waits, workers};
 use crate::settings::effective;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
@@ -88,7 +88,7 @@ fn held_workers(facts: &Facts) -> Option<HeldWorkers> {
 /// How many workers the requests would take if none were held for the next one: by how long a request alone takes, and how often
 /// clients would ask that had not to wait. By Little's law those that are not waiting for an answer are away.
 fn needed_workers(facts: &Facts) -> Option<f64> {
-    let alone_s = facts.value(FactId::response_time_alone_us)? / 1e6;
+    let alone_s = concurrency::mean_time_alone_us(facts)? / 1e6;
     let by_users = || {
         let (users, in_flight) = facts.value(FactId::users).zip(facts.value(FactId::in_flight_mean))?;
         let away_s = (users - in_flight).max(0.0) / facts.ended_per_s()?;
@@ -167,7 +167,7 @@ pub(crate) fn requests_with_workers(facts: &Facts) -> Option<f64> {
     let has_more = |queue: f64| facts.value(FactId::in_flight_mean).is_some_and(|all| queue > all);
     let all_queue = noticed_queue(facts).filter(|queue| has_more(*queue)).map(|_| 0.0);
     let seen = facts.value(FactId::requests_in_workers_mean).or(all_queue)?;
-    let alone_us = facts.value(FactId::response_time_alone_us);
+    let alone_us = concurrency::mean_time_alone_us(facts);
     let at_least = facts.ended_per_s().zip(alone_us).map_or(0.0, |(rate, us)| rate * us / 1e6);
     Some(seen.max(at_least))
 }
@@ -310,6 +310,12 @@ mod tests {
                 (FactId::response_time_alone_us, alone_us),
             ];
             assert_eq!(with(&users, "worker", "On").is_some(), found, "{alone_us}");
+            // One page among four files that take next to nothing.
+            let mixed = [
+                (FactId::response_time_mean_us, 250_000.0),
+                (FactId::response_time_slowest_kind_us, 1_250_000.0),
+            ];
+            assert!(with(&[&users[..], &mixed].concat(), "worker", "On").is_some(), "{alone_us}");
         }
     }
 

@@ -30,7 +30,7 @@ const CONFIDENCE_SERVED: f64 = 0.75;
 
 /// Fires when connections wait to be accepted while all places that lighttpd has are taken.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let max = facts.setting(SETTING).filter(|max| facts.is_service("lighttpd") && *max >= 1.0)?;
+    let (max, by) = places(facts).filter(|_| facts.is_service("lighttpd"))?;
     let queue = noticed_queue(facts)?;
     // What waits to be accepted is among the kernel's connections. These are listed now and then, and the queue grows meanwhile.
     let are_taken =
@@ -52,7 +52,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::LighttpdConnectionsExhausted.into(),
         summary: format!(
-            "lighttpd has all connections that it may have ({SETTING} {}), and {} wait to be accepted.{idle}",
+            "lighttpd has all connections that it may have ({by} {}), and {} wait to be accepted.{idle}",
             format_number(max),
             format_number(significant(queue, 3))
         ),
@@ -68,8 +68,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             accept_queue_mean, client_connections_mean, idle_connections_mean, busiest_thread_fraction, in_flight_mean,
             upstream_waiting_mean, response_time_mean_us, response_time_alone_us, cpu_busy_fraction, rate,
         }),
-        remedies: vec![remedy(max, max + queue)],
+        remedies: vec![remedy(max, max + queue, by)],
     })
+}
+
+const FILES: &str = "server.max-fds";
+const BY_FILES: &str = "half of server.max-fds:";
+
+/// How many connections there may be, and what says so: no more than half of the descriptors, whatever is set.
+fn places(facts: &Facts) -> Option<(f64, &'static str)> {
+    let set = facts.setting(SETTING).filter(|max| *max >= 1.0).map(|max| (max, SETTING));
+    let files = facts.setting(FILES).map(|files| ((files / 2.0).floor(), BY_FILES));
+    let files = files.filter(|(max, _)| *max >= 1.0);
+    [set, files].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// Requests that are served at once: at least those that wait behind lighttpd, and at most, by Little's law, as many as end, each for as
@@ -91,21 +102,24 @@ fn accepts_nobody(facts: &Facts) -> bool {
     always && sleeps && !waits && !worker_waits::machine_is_short(facts)
 }
 
-fn remedy(max: f64, wanted: f64) -> Remedy {
+fn remedy(max: f64, wanted: f64, by: &str) -> Remedy {
     let to = 2f64.powf((HEADROOM * wanted).log2().ceil());
     let integer = |value: f64| Some(SettingValue::Integer(value as i64));
-    Remedy {
-        from: integer(max),
-        to: integer(to),
-        ..manual(
-            SettingId::of_service("lighttpd", SETTING),
-            "about 10 kB of memory for each, and server.max-fds must be at least twice that",
-            format!(
-                "{} connections are wanted at once, doubled; a shorter server.max-keep-alive-idle closes the connections of clients that ask nothing",
-                format_number(significant(wanted, 3))
-            ),
-        )
+    let why = format!(
+        "{} connections are wanted at once, doubled; a shorter server.max-keep-alive-idle closes the connections of clients that ask nothing",
+        format_number(significant(wanted, 3))
+    );
+    let lighttpd = |name: &str| SettingId::of_service("lighttpd", name);
+    if by == BY_FILES {
+        let risk = "about 10 kB of memory for each connection; server.max-connections is half of it at most";
+        return Remedy {
+            from: integer(2.0 * max),
+            to: integer(2.0 * to),
+            ..manual(lighttpd(FILES), risk, why)
+        };
     }
+    let risk = "about 10 kB of memory for each, and server.max-fds must be at least twice that";
+    Remedy { from: integer(max), to: integer(to), ..manual(lighttpd(SETTING), risk, why) }
 }
 
 #[cfg(test)]
@@ -162,6 +176,23 @@ mod tests {
             ("it computes", vec![(FactId::busiest_thread_fraction, 0.97)], Some(8)),
         ] {
             assert!(with(&changes, max).is_none(), "{what}");
+        }
+    }
+    #[test]
+    fn half_of_the_descriptors_are_places_too() {
+        for (settings, words, setting) in [
+            (&[(FILES, 16)][..], "(half of server.max-fds: 8)", FILES),
+            (&[(SETTING, 100), (FILES, 16)], "(half of server.max-fds: 8)", FILES),
+            (&[(SETTING, 8), (FILES, 1024)], "(server.max-connections 8)", SETTING),
+        ] {
+            let mut facts = facts(&BASE, settings);
+            facts.service.as_mut().unwrap().service = "lighttpd".into();
+            let found = check(&facts).unwrap();
+            assert!(found.summary.contains(words), "{}", found.summary);
+            let remedy = &found.remedies[0];
+            assert_eq!(remedy.setting.name, setting);
+            let to = if setting == FILES { 256 } else { 128 };
+            assert_eq!(remedy.to, Some(SettingValue::Integer(to)));
         }
     }
 }

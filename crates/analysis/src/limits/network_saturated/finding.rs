@@ -154,7 +154,7 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
     }
     if sends {
         all.push(manual(
-            SettingId::of_service("apache", "Cache-Control"),
+            header_setting(facts, "Cache-Control"),
             "visitors see a change only after the cache time",
             "browsers and caches keep files for the time given",
         ));
@@ -166,6 +166,12 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
          next limit",
     ));
     all
+}
+
+/// A header that the server in front can add; where it is none of those that are known, the program.
+fn header_setting(facts: &Facts, name: &str) -> SettingId {
+    let front = ["apache", "nginx", "lighttpd"].into_iter().find(|front| facts.is_service(front));
+    front.map_or_else(|| SettingId::application(name), |front| SettingId::of_service(front, name))
 }
 
 fn lacks_compression(facts: &Facts) -> bool {

@@ -26,7 +26,16 @@ pub const LIMIT: Limit = Limit {
         nic_full_duplex, nic_partner_bits_per_s, nic_received_fraction, nic_sent_bits_per_s,
         nic_sent_fraction, nic_sent_limit_bits_per_s, nic_supported_bits_per_s, rate, response_time_inflation,
     }],
-    causes: &[LimitId::NetworkSaturated, LimitId::LostSyns, LimitId::UpstreamBandwidth, LimitId::SlowClients],
+    causes: &[
+        LimitId::NetworkSaturated,
+        LimitId::LostSyns,
+        LimitId::UpstreamBandwidth,
+        LimitId::SlowClients,
+        LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheSpawnLag,
+        LimitId::LighttpdConnectionsExhausted,
+        LimitId::AcceptQueueOverflow,
+    ],
     relieves: &[Resource::Link],
     kind: Some(LimitKind::Transfer),
     ..Limit::new(

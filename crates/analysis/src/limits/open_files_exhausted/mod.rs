@@ -36,6 +36,8 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[
         LimitId::BackendRefused,
+        LimitId::NginxConnectionsExhausted,
+        LimitId::LighttpdConnectionsExhausted,
         LimitId::ApacheWorkersExhausted,
         LimitId::ApacheWorkerChurn,
         LimitId::ApacheSpawnLag,

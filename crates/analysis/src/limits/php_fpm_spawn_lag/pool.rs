@@ -1,7 +1,7 @@
 //! A pool of PHP-FPM that starts children while requests wait for one, as its own figures and settings prove it.
 
 use crate::facts::{FactId, Facts};
-use crate::resources::{concurrency, setting_source};
+use crate::resources::{concurrency, php_fpm, setting_source};
 
 /// A queue below this share of what is in flight costs nobody anything.
 const QUEUE_FRACTION_MIN: f64 = 0.05;
@@ -41,6 +41,7 @@ impl<'a> SpawningPool<'a> {
         let at_once = concurrency::requests_in_flight(facts);
         let is_noticed = queue >= 1.0 && at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
         let is_limited = most >= limit
+            || php_fpm::reached_bound_of_all(facts, name).is_some()
             || [FactId::fpm_limit_reached, FactId::fpm_limit_logged]
                 .into_iter()
                 .any(|fact| of(fact).is_some_and(|times| times >= 1.0));

@@ -193,6 +193,35 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_socket_is_known_by_any_address_that_leads_there() {
+        let found = |handler: &str, listens: &str| {
+            let mut facts = facts(LOAD, &[]);
+            add_fpm_backend(&mut facts, &[], &[("www", "pm.max_children", "5")]);
+            let fpm = &mut facts.topology.as_mut().unwrap().backends[0];
+            fpm.endpoints[0].address = "[::]:9000".into();
+            let handler = webdyno_model::service::ScopedSetting {
+                setting: "SetHandler".into(),
+                value: handler.into(),
+                ..Default::default()
+            };
+            facts.service.as_mut().unwrap().scoped = vec![handler];
+            let observed = [(FactId::backend_queue_mean, 35.0), (FactId::backend_waiting_fraction, 1.0)];
+            of_pool(&mut facts, listens, &observed);
+            check(&facts).map(|finding| (finding.confidence, finding.remedies[0].setting.pool.clone()))
+        };
+        let named = Some((0.75, Some("www".to_owned())));
+        for (handler, listens, expected) in [
+            ("proxy:fcgi://127.0.0.1:9000", "*:9000", named.clone()),
+            ("proxy:fcgi://localhost:9000", "*:9000", named.clone()),
+            ("proxy:fcgi://localhost:9000", "127.0.0.1:9000", named),
+            ("proxy:fcgi://127.0.0.1:9001", "*:9000", None),
+            ("proxy:http://localhost:9000", "*:9000", None),
+        ] {
+            assert_eq!(found(handler, listens), expected, "{handler} {listens}");
+        }
+    }
+
+    #[test]
     fn it_says_which_pool_and_how_long_the_wait_is() {
         let finding = with(&[], &[]).unwrap();
         assert_eq!(finding.explains_fraction, Some(0.875));

@@ -16,7 +16,8 @@
 //! children wait for a database that is itself at its limit, fix that first: more children make it worse. A reload by hand ends
 //! requests in flight unless `process_control_timeout` is set; `tune --apply` lets them finish first in any case. If memory is
 //! known to hold all of them, `pm = static` is set too: a pool that starts them one by one needs many seconds for a burst. If
-//! `process.max` bounds all pools together, it is raised too.
+//! `process.max` bounds all pools together, it is raised too; where that is what the pool meets before its own limit, it is the
+//! setting to change.
 //!
 //! ## By hand
 //! `ss -ltn` or `ss -lx` (Recv-Q of the pool's socket) under load; the status page of the pool (`pm.status_path`):
@@ -43,7 +44,12 @@ pub const LIMIT: Limit = Limit {
         fpm_waiting_fraction, in_flight_mean, offered_rate, pool_swap_mean_bytes, rate,
         response_time_alone_us, response_time_mean_us, site_cpu_cores, workers_busy_mean, workers_writing_mean,
     }],
-    causes: &[LimitId::ApacheWorkersExhausted, LimitId::BackendRefused, LimitId::AcceptQueueOverflow],
+    causes: &[
+        LimitId::ApacheWorkersExhausted,
+        LimitId::LighttpdConnectionsExhausted,
+        LimitId::BackendRefused,
+        LimitId::AcceptQueueOverflow,
+    ],
     ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,
     search: Some(search::range),

@@ -1,7 +1,7 @@
 //! A pool of PHP-FPM that is full, as its own figures or those of its socket prove it.
 
 use crate::facts::{FactId, Facts};
-use crate::resources::{concurrency, setting_source};
+use crate::resources::{concurrency, php_fpm, setting_source};
 use crate::wording::format_number;
 
 /// A queue below this share of what is in flight costs nobody anything.
@@ -26,6 +26,8 @@ pub(crate) struct FullPool<'a> {
     pub(crate) processes: Option<f64>,
     /// `pm.max_children`, where it is known.
     pub(crate) limit: Option<f64>,
+    /// `process.max`, where that is what lets the pool have no more.
+    pub(crate) limit_of_all: Option<f64>,
     pub(crate) confidence: f64,
     pub(crate) is_reported: bool,
     /// Whether its name is where it listens, as nobody saw more of it.
@@ -50,7 +52,9 @@ impl<'a> FullPool<'a> {
             .any(|fact| of(fact).is_some_and(|times| times >= 1.0));
         let at_limit = processes.zip(limit).map(|(processes, limit)| processes >= limit);
         let holds = of(FactId::fpm_at_most_fraction).map(|share| share >= QUEUED_FRACTION_MIN);
-        if !reported && at_limit.or(holds) == Some(false) {
+        let limit_of_all = php_fpm::reached_bound_of_all(facts, name)
+            .filter(|_| at_limit == Some(false) && holds != Some(false));
+        if !reported && limit_of_all.is_none() && at_limit.or(holds) == Some(false) {
             return None;
         }
         // A status page is only answered by a process that has come free: it tells of the others that they were not.
@@ -59,7 +63,7 @@ impl<'a> FullPool<'a> {
         let is_busy = of(FactId::fpm_full_fraction).map(|share| share >= OBSERVED_FRACTION_MIN).or(active);
         let confidence = match is_busy {
             Some(true) => 0.95,
-            None if reported || at_limit == Some(true) => 0.8,
+            None if reported || limit_of_all.is_some() || at_limit == Some(true) => 0.8,
             _ => 0.7,
         };
         let (processes, set_as) = (processes.or(limit), name.to_owned());
@@ -69,6 +73,7 @@ impl<'a> FullPool<'a> {
             queue,
             processes,
             limit,
+            limit_of_all,
             confidence,
             is_reported: reported,
             is_address: false,
@@ -81,9 +86,8 @@ impl<'a> FullPool<'a> {
         if facts.each(FactId::fpm_queue_mean).next().is_some() {
             return None;
         }
-        let targets = concurrency::targets(facts);
-        let is_fastcgi = |at: &str| targets.iter().any(|(address, fastcgi)| *fastcgi && address == at);
-        let queues = facts.each(FactId::backend_queue_mean).filter(|(at, _)| is_fastcgi(at));
+        let queues = facts.each(FactId::backend_queue_mean);
+        let queues = queues.filter(|(at, _)| concurrency::is_asked_in_fastcgi(facts, at));
         let (name, queue) = queues.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let at_once = concurrency::requests_in_flight(facts);
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
@@ -98,14 +102,28 @@ impl<'a> FullPool<'a> {
         let (processes, set_as) = (limit.or(processes), pool.unwrap_or_default());
         // More children may be allowed, and just not be started yet.
         let confidence = if limit.is_some() { CONFIDENCE_OF_SOCKET } else { CONFIDENCE_OF_SOCKET_ALONE };
-        let (reported, is_address) = (false, true);
-        let found =
-            Self { name, set_as, queue, processes, limit, confidence, is_reported: reported, is_address };
+        let found = Self {
+            name,
+            set_as,
+            queue,
+            processes,
+            limit,
+            limit_of_all: None,
+            confidence,
+            is_reported: false,
+            is_address: true,
+        };
         (queue >= 1.0 && is_noticed && waits).then_some(found)
     }
 
     pub(crate) fn to_text(&self) -> String {
         let all = match (self.limit, self.processes) {
+            (_, Some(processes)) if self.limit_of_all.is_some() => format!(
+                "All {} PHP-FPM children busy, and all pools together may have no more ({} {}),",
+                format_number(processes),
+                php_fpm::OF_ALL_SETTING,
+                format_number(self.limit_of_all.unwrap_or(processes))
+            ),
             (Some(limit), _) => {
                 format!("All {} PHP-FPM children (pm.max_children) busy", format_number(limit))
             }

@@ -31,7 +31,8 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     let wanted = (HEADROOM * demand).ceil();
     let fits = processes_that_fit(facts, pool.name, processes);
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
-    if to <= pool.limit.unwrap_or(processes) {
+    let now = pool.limit.filter(|_| pool.limit_of_all.is_none()).unwrap_or(processes);
+    if to <= now {
         let why = "memory holds no more children: reduce the time per request, or add memory";
         return vec![manual(SettingId::hardware("memory"), "none", why)];
     }
@@ -39,12 +40,15 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
         (true, Some(fits)) => format!(", bounded by memory, which holds {}", format_number(fits)),
         _ => String::new(),
     };
+    if let Some(most) = pool.limit_of_all {
+        return vec![more_of_all(facts, pool, (processes, most), to)];
+    }
     // A pool that starts its processes one by one meets a burst of requests with few of them for many seconds. Where
     // memory is known to hold all, they are there from the start.
     let becomes_static = fits.is_some() && mode(facts, pool).is_some_and(|mode| mode != STATIC);
     let mut remedy = Remedy {
         setting: php_fpm::setting_of(name, SETTING),
-        from: Some(SettingValue::Integer(pool.limit.unwrap_or(processes) as i64)),
+        from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,
         risk: format!("{}{BEHIND}; {reload}", memory(facts, pool, to, becomes_static)),
@@ -67,6 +71,35 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
         setting_source::add_source(&mut remedy, &source);
     }
     vec![remedy]
+}
+
+/// The bound of all pools is what is met: as many more as this pool wants, which may have to be allowed them, too.
+fn more_of_all(facts: &Facts, pool: &FullPool<'_>, (processes, most): (f64, f64), to: f64) -> Remedy {
+    let name = Some(pool.set_as.as_str());
+    let own =
+        SettingChange { setting: php_fpm::setting_of(name, SETTING), to: SettingValue::Integer(to as i64) };
+    let allowed = pool.limit.unwrap_or(processes);
+    Remedy {
+        setting: SettingId::of_service("php_fpm", php_fpm::OF_ALL_SETTING),
+        from: Some(SettingValue::Integer(most as i64)),
+        to: Some(SettingValue::Integer((most + to - processes) as i64)),
+        class: ApplyClass::Reload,
+        risk: format!("{}{BEHIND}; {}", memory(facts, pool, to, false), php_fpm::reload_risk(facts, name)),
+        why: format!(
+            "pool {} may have {} children and gets {}, as all pools together have {}; {} are wanted there",
+            pool.name,
+            format_number(allowed),
+            format_number(processes),
+            format_number(most),
+            format_number(to)
+        ),
+        predicted: predict(facts, pool, processes, to),
+        together_with: (to > allowed)
+            .then_some(own)
+            .into_iter()
+            .chain(database_connections::needed_with_workers(facts, to))
+            .collect(),
+    }
 }
 
 pub(super) const SETTING: &str = "pm.max_children";
@@ -167,6 +200,32 @@ mod tests {
         }
         let with: Vec<_> = remedy.together_with.iter().map(|change| change.setting.name.as_str()).collect();
         assert_eq!(with, ["process.max"]);
+    }
+
+    #[test]
+    fn where_all_pools_together_have_no_more_that_bound_is_raised() {
+        let found = |most: &str, program: f64, at_most: f64| {
+            let mut facts = facts(&[LOAD, &[(FactId::fpm_program_processes, program)]].concat(), &[]);
+            let holds = [(FactId::fpm_at_most_fraction, at_most)];
+            of_pool(&mut facts, "www", &[FULL, &holds].concat());
+            let pool = [("www", "pm.max_children", "50"), ("www", "pm", "dynamic")];
+            add_fpm_backend(&mut facts, &[("process.max", most)], &pool);
+            crate::limits::php_fpm_workers_exhausted::finding::check(&facts)
+        };
+        let finding = found("8", 9.0, 1.0).unwrap();
+        let begins = "All 5 PHP-FPM children busy, and all pools together may have no more (process.max 8), in pool www;";
+        assert!(finding.summary.starts_with(begins), "{}", finding.summary);
+        let remedy = &finding.remedies[0];
+        // 40 in flight and a third more are 52: 47 more than this pool has.
+        assert_eq!(
+            (remedy.setting.full_name(), remedy.from.clone(), remedy.to.clone()),
+            ("php_fpm process.max".into(), Some(SettingValue::Integer(8)), Some(SettingValue::Integer(55)))
+        );
+        let with: Vec<_> = remedy.together_with.iter().map(|change| change.setting.name.as_str()).collect();
+        assert_eq!(with, ["pm.max_children"]);
+        for (most, program, at_most) in [("0", 9.0, 1.0), ("30", 9.0, 1.0), ("8", 9.0, 0.3)] {
+            assert!(found(most, program, at_most).is_none(), "{most} {at_most}");
+        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::facts::{FactId, Facts};
 use crate::limits::app_workers_exhausted::finding::{has_rule_of_its_own, processes_of_one_thread};
 use crate::limits::manual_remedy::manual;
 use crate::limits::php_fpm_workers_exhausted::ceiling::children_max;
-use crate::limits::slow_upstream::finding::at_most_waiting;
 use crate::resources::workers::HEADROOM;
 use crate::settings::backends::{self, addresses};
 use crate::wording::format_number;
@@ -126,19 +125,15 @@ fn served_at_once(facts: &Facts, address: &str) -> Option<f64> {
     }
 }
 
-/// The connections to it: a name may be any address with that port, and without one it is HTTP's.
+/// The connections to it.
 pub(super) fn upstream<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, f64)> {
-    let port = address.rsplit_once(':').map_or("80", |(_, port)| port);
-    let mut all = facts.each(FactId::upstream_waiting_mean);
-    let is_it = |at: &str| at == address || at.rsplit_once(':').is_some_and(|(_, own)| own == port);
-    all.find(|(at, _)| is_it(at))
+    facts.each(FactId::upstream_waiting_mean).find(|(at, _)| may_be(address, at))
 }
 
-/// The requests that wait for answers of these backends.
-pub(super) fn waiting_of(facts: &Facts, bounds: &[Bound<'_>]) -> f64 {
-    let of = |bound: &Bound<'_>| {
-        let (name, seen) = upstream(facts, &bound.address)?;
-        Some(at_most_waiting(facts, name, seen))
-    };
-    bounds.iter().filter_map(of).sum()
+/// Whether connections to `at` may be those that a line means: a name may be any address with that port, and without one it is HTTP's.
+pub(super) fn may_be(address: &str, at: &str) -> bool {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, "80"));
+    let is_name = !host.starts_with('[') && host.parse::<core::net::IpAddr>().is_err();
+    let parts = at.rsplit_once(':');
+    at == address || parts.is_some_and(|(own, own_port)| own_port == port && (is_name || own == host))
 }

@@ -1,16 +1,16 @@
 //! When `proxy-pool-exhausted` is found, what proves it, and what to change.
 
-use super::bound::{Bound, Need, remedy, upstream, waiting_of};
+use super::bound::{Bound, Need, may_be, remedy, upstream};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::healthy::response_time::{slower_than_alone, tail_slower_than_alone};
 use crate::limits::slow_upstream::finding::at_most_waiting;
 use crate::resources::{concurrency, worker_waits};
-use crate::settings::backends::forwarding_settings;
+use crate::settings::backends::{self, forwarding_settings};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
-use webdyno_model::service::ScopedSetting;
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
 
 /// So much of all places is taken on average where none is free for long: one is between two requests at times, and a process that has
 /// just been started may serve hardly anybody.
@@ -34,19 +34,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if facts.loaded && slower.is_none() {
         return None;
     }
-    let bound = forwarding_settings(service).find_map(|setting| bound(facts, setting))?;
-    let (name, seen) = upstream(facts, &bound.address)?;
-    let waiting = at_most_waiting(facts, name, seen);
-    let places = bound.max * processes;
-    let is_full = waiting >= TAKEN_FRACTION_MIN * places && waiting <= TAKEN_FRACTION_MAX * places;
-    let beyond = in_flight - waiting - waiting_of(facts, &bound.siblings(service));
+    let FullPool { bound, name, waiting, places } =
+        forwarding_settings(service).find_map(|setting| full_pool(facts, setting, processes))?;
+    let beyond = in_flight - waiting_behind(facts, service, name);
     let least = if facts.loaded { BEYOND_FRACTION_MIN } else { BEYOND_FRACTION_WATCHED_MIN };
-    let queue = facts.value_of(FactId::backend_queue_mean, name).unwrap_or(0.0);
-    if !is_full
-        || beyond < BEYOND_MIN.max(least * in_flight)
-        || queue >= 1.0
-        || worker_waits::machine_is_short(facts)
-    {
+    if beyond < BEYOND_MIN.max(least * in_flight) || worker_waits::machine_is_short(facts) {
         return None;
     }
     let alone = slower.map_or(String::new(), |(alone_us, usual_us)| {
@@ -81,6 +73,39 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// A backend to which as many connections are in use as may be, and before which nobody waits: the first of several.
+struct FullPool<'a> {
+    bound: Bound<'a>,
+    /// The connections as the sockets name them.
+    name: &'a str,
+    waiting: f64,
+    places: f64,
+}
+
+fn full_pool<'a>(facts: &'a Facts, setting: &'a ScopedSetting, processes: f64) -> Option<FullPool<'a>> {
+    let bound = bound(facts, setting)?;
+    let (name, seen) = upstream(facts, &bound.address)?;
+    let (waiting, places) = (at_most_waiting(facts, name, seen), bound.max * processes);
+    let is_full = waiting >= TAKEN_FRACTION_MIN * places && waiting <= TAKEN_FRACTION_MAX * places;
+    let queue = facts.value_of(FactId::backend_queue_mean, name).unwrap_or(0.0);
+    (is_full && queue < 1.0).then_some(FullPool { bound, name, waiting, places })
+}
+
+/// Requests that were passed on, to this backend or any other one: they wait there, and not for a connection.
+fn waiting_behind(facts: &Facts, service: &ServiceSnapshot, name: &str) -> f64 {
+    let passed = backends::targets_of(service);
+    let is_passed = |at: &str| at == name || passed.iter().any(|(to, _)| may_be(to, at));
+    let all = facts.each(FactId::upstream_waiting_mean).filter(|(at, _)| is_passed(at));
+    let by_tcp: f64 = all.map(|(at, seen)| at_most_waiting(facts, at, seen)).sum();
+    let of_pools = || {
+        let sums = [FactId::fpm_processes_busy_mean, FactId::fpm_queue_mean];
+        sums.iter().flat_map(|fact| facts.each(*fact)).map(|(_, count)| count).sum::<f64>()
+    };
+    // What PHP-FPM has by a socket in the file system is in no list of connections.
+    let is_by_file = |(at, is_fastcgi): &(String, bool)| *is_fastcgi && at.starts_with("unix:");
+    by_tcp + if passed.iter().any(is_by_file) { of_pools() } else { 0.0 }
+}
+
 /// What a setting bounds. A process has a connection for each thread whatever it says, so that more bound nobody; under prefork that is one.
 fn bound<'a>(facts: &Facts, setting: &'a ScopedSetting) -> Option<Bound<'a>> {
     let bound = Bound::of(setting, "max").filter(|bound| bound.max < connections_max(facts))?;
@@ -110,7 +135,7 @@ fn need_text(in_flight: f64, processes: f64) -> String {
 mod tests {
     use super::*;
     use crate::facts::testing::{apache, facts_of_several, with_changes};
-    use webdyno_model::service::{ServiceSnapshot, SettingValue};
+    use webdyno_model::service::SettingValue;
     use webdyno_model::topology::Topology;
 
     const AT: &str = "127.0.0.1:8000";
@@ -179,6 +204,37 @@ mod tests {
         ] {
             assert!(with(&changes, &several, value).is_none(), "{what}");
         }
+    }
+
+    #[test]
+    fn of_several_backends_the_full_one_is_named_and_what_waits_at_others_is_not_for_it() {
+        let api = ("ProxyPass", "/api http://127.0.0.1:8001/ max=20");
+        let app = ("ProxyPass", "/app http://127.0.0.1:8000/ max=2");
+        let search = ("ProxyPass", "/search http://127.0.0.1:8002/");
+        let php = ("SetHandler", "proxy:unix:/run/fpm.sock|fcgi://localhost");
+        let with = |lines: &[(&str, &str)], several: &[(FactId, &str, f64)]| {
+            let base = [
+                (FactId::service_processes_mean, 3.0),
+                (FactId::in_flight_mean, 40.0),
+                (FactId::response_time_alone_us, 60_000.0),
+                (FactId::response_time_mean_us, 600_000.0),
+            ];
+            let full = [(FactId::upstream_waiting_mean, AT, 3.9)];
+            let mut facts = facts_of_several(&base, &[&full[..], several].concat());
+            facts.service = Some(of_threads(64, lines));
+            check(&facts).map(|finding| finding.remedies[0].setting.full_name())
+        };
+        let named = Some("apache ProxyPass max of pool 127.0.0.1:8000".to_owned());
+        let at = |port: &'static str, waiting: f64| [(FactId::upstream_waiting_mean, port, waiting)];
+        assert_eq!(with(&[api, app], &at("127.0.0.1:8001", 1.0)), named);
+        assert_eq!(with(&[app, search], &at("127.0.0.1:8002", 3.0)), named);
+        assert_eq!(with(&[app, search], &at("127.0.0.1:8002", 35.0)), None, "they wait there");
+        let children = [(FactId::fpm_processes_busy_mean, "www", 30.0), (FactId::fpm_queue_mean, "www", 5.0)];
+        let names = [app, ("ProxyPass", "/a http://one:8002/"), ("ProxyPass", "/b http://two:8002/")];
+        let both = [at("10.0.0.2:8002", 3.0), at("10.0.0.3:8002", 32.0)].concat();
+        assert_eq!(with(&names, &both), None, "two of one port");
+        assert_eq!(with(&[app], &children), named, "that is another site's");
+        assert_eq!(with(&[app, php], &children), None, "they are with PHP");
     }
 
     // What is raised of what a process may use, and of what the backend serves; and with it the other members of the balancer.

@@ -41,7 +41,8 @@ fn check(facts: &Facts) -> Option<Finding> {
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, busiest_thread_fraction,
-        cpu_busy_fraction, in_flight_mean, nginx_no_upstream_messages, offered_rate, rate, response_time_alone_us, response_time_mean_us,
+        cpu_busy_fraction, fpm_processes_busy_mean, fpm_queue_mean, in_flight_mean, nginx_backend_absent_messages,
+        nginx_backend_refused_messages, nginx_no_upstream_messages, offered_rate, rate, response_time_alone_us, response_time_mean_us,
         response_time_p99_us, server_errors_answered_per_s,
         service_processes_mean, upstream_connections_mean, upstream_unsure_mean, upstream_waiting_max,
         upstream_waiting_mean, workers_busy_mean, workers_writing_mean,

@@ -13,12 +13,15 @@ use crate::resources::workers::HEADROOM;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
-use webdyno_model::service::{ScopedSetting, SettingScope};
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingScope};
 
 /// So many of the responses must be errors.
 const FAILED_FRACTION_MIN: f64 = 0.01;
 /// So often it must be logged where the responses are not known.
 const LOGGED_MIN: f64 = 10.0;
+
+/// `no live upstreams` is also said where no server can be reached.
+const CONFIDENCE_UNREACHABLE: f64 = 0.4;
 
 /// Fires when responses are errors (502) while all places are taken, or the log says that no server has one.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
@@ -34,13 +37,14 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         None => logged.is_some_and(|count| count >= LOGGED_MIN),
     };
     is_failing.then_some(())?;
-    let bound = service.scoped.iter().find_map(bound)?;
+    let bound = fullest(facts, service)?;
     let (address, max) = (bound.address.as_str(), bound.max);
-    let waiting = upstream(facts, address).map(|(name, seen)| at_most_waiting(facts, name, seen));
-    let taken = waiting.filter(|waiting| *waiting >= TAKEN_FRACTION_MIN * max);
+    let taken = waiting(facts, &bound).filter(|waiting| *waiting >= TAKEN_FRACTION_MIN * max);
     let confidence = match (taken, logged) {
         (Some(_), Some(_)) => 0.92,
         (Some(_), None) => 0.8,
+        // Servers that cannot be reached are left out as well.
+        (None, Some(_)) if are_unreachable(facts) => CONFIDENCE_UNREACHABLE,
         (None, Some(_)) => 0.6,
         (None, None) => return None,
     };
@@ -67,6 +71,24 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         }),
         remedies: vec![remedy(facts, &bound, Need { in_flight, processes: 1.0, most: f64::INFINITY, why })],
     })
+}
+
+/// The bound of which most is in use.
+fn fullest<'a>(facts: &Facts, service: &'a ServiceSnapshot) -> Option<Bound<'a>> {
+    let share = |bound: &Bound<'_>| waiting(facts, bound).unwrap_or(0.0) / bound.max;
+    let all = service.scoped.iter().filter_map(bound);
+    all.reduce(|most, next| if share(&next) > share(&most) { next } else { most })
+}
+
+/// Requests that wait for an answer there.
+fn waiting(facts: &Facts, bound: &Bound<'_>) -> Option<f64> {
+    upstream(facts, &bound.address).map(|(name, seen)| at_most_waiting(facts, name, seen))
+}
+
+/// Whether the log says that connections to servers behind it were refused, or their sockets are not there.
+fn are_unreachable(facts: &Facts) -> bool {
+    let both = [FactId::nginx_backend_refused_messages, FactId::nginx_backend_absent_messages];
+    both.into_iter().any(|name| facts.value(name).is_some_and(|count| count >= 1.0))
 }
 
 /// A server of an `upstream` with a bound.
@@ -113,6 +135,8 @@ mod tests {
             (vec![logged], 9.0, ten, Some(0.92)),
             (vec![], 9.0, ten, Some(0.8)),
             (vec![logged], 2.0, ten, Some(0.6)),
+            (vec![logged, (FactId::nginx_backend_refused_messages, 6.0)], 2.0, ten, Some(0.4)),
+            (vec![logged, (FactId::nginx_backend_refused_messages, 6.0)], 9.0, ten, Some(0.92)),
             (vec![], 2.0, ten, None),
             (vec![logged], 9.0, "127.0.0.1:9236", None),
             (vec![logged, (FactId::bad_gateway_fraction, 0.0)], 9.0, ten, None),
@@ -132,5 +156,27 @@ mod tests {
         let offered = [logged, (FactId::offered_rate, 100.0), (FactId::response_time_mean_us, 600_000.0)];
         let remedy = with(&offered, 9.0, ten).unwrap().remedies.remove(0);
         assert_eq!(remedy.to, Some(SettingValue::Integer(78)));
+    }
+    #[test]
+    fn of_several_bounds_the_one_that_is_reached_is_named() {
+        let server = |value: &str, upstream: &str| ScopedSetting {
+            setting: "server".into(),
+            value: value.into(),
+            scope: vec![upstream.into()],
+            ..ScopedSetting::default()
+        };
+        let several = [
+            (FactId::upstream_waiting_mean, "10.0.0.2:8080", 3.0),
+            (FactId::upstream_waiting_mean, "10.0.0.3:8080", 9.5),
+        ];
+        let mut facts = facts_of_several(&[(FactId::bad_gateway_fraction, 0.4)], &several);
+        let service = facts.service.as_mut().unwrap();
+        service.service = "nginx".into();
+        service.scoped = vec![
+            server("10.0.0.2:8080 max_conns=50", "upstream api"),
+            server("10.0.0.3:8080 max_conns=10", "upstream app"),
+        ];
+        let found = check(&facts).unwrap();
+        assert!(found.summary.contains("10 connections to 10.0.0.3:8080 (max_conns)"), "{}", found.summary);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::ceiling::{is_of_address, is_of_all};
 use super::finding::RISK;
-use super::rejected::{configured_rate, value};
+use super::rejected::{WrittenSetting, configured_rate, rate_of, value, written};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::healthy::response_time::slower_than_alone;
@@ -15,7 +15,7 @@ use crate::resources::{concurrency, worker_waits};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
-use webdyno_model::service::SettingValue;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 
 /// So near to the zone's rate comes what is let through: the first second of a burst has some more.
@@ -39,15 +39,10 @@ const CONFIDENCE_OF_A_PART: f64 = 0.45;
 /// Fires where requests get through just at the rate of the zone, evenly, and wait for something that is no part of the machine.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|service| service.service == "nginx")?;
-    let limit = value(service, "limit_req").filter(|limit| limit.value.contains("burst="))?;
-    let is_off = limit.value.split_whitespace().any(|word| word == "nodelay")
-        || value(service, "limit_req_dry_run").is_some_and(|set| set.value.eq_ignore_ascii_case("on"));
-    let allowed = configured_rate(service).filter(|_| !is_off)?;
-    let through = let_through(facts, allowed);
-    let held = held_in_server(facts, allowed).filter(|_| through.is_none());
-    if through.or(held).is_none() {
+    if value(service, "limit_req_dry_run").is_some_and(|set| set.value.eq_ignore_ascii_case("on")) {
         return None;
     }
+    let (limit, allowed, through, held) = holding(facts, service)?;
     // Clients that wait for answers ask as often as they get them: that they would ask more often shows in what they wait.
     let slower = slower_than_alone(facts).or_else(|| takes_times_alone(facts));
     let waits = keeps_up(facts) == Some(false) || slower.is_some() || !facts.loaded;
@@ -88,6 +83,21 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
             from: Some(SettingValue::Text(limit.value)),
             ..manual(SettingId::of_service("nginx", "limit_req"), RISK, WHY)
         }],
+    })
+}
+
+type Held = Option<(f64, f64)>;
+
+/// The limit that requests get through at, or that holds them: the first of several, each with the rate of its zone.
+fn holding<'a>(facts: &Facts, service: &'a ServiceSnapshot) -> Option<(WrittenSetting<'a>, f64, Held, Held)> {
+    let holds = |limit: &WrittenSetting<'_>| {
+        limit.value.contains("burst=") && !limit.value.split_whitespace().any(|word| word == "nodelay")
+    };
+    written(service, "limit_req").into_iter().filter(holds).find_map(|limit| {
+        let allowed = rate_of(service, &limit.value).or_else(|| configured_rate(service))?;
+        let through = let_through(facts, allowed);
+        let held = held_in_server(facts, allowed).filter(|_| through.is_none());
+        through.or(held).map(|_| (limit, allowed, through, held))
     })
 }
 
@@ -165,6 +175,37 @@ mod tests {
             one("limit_req", &format!("zone=all {limit}")),
         ];
         check(&facts).map(|finding| finding.confidence)
+    }
+
+    #[test]
+    fn each_limit_has_the_rate_of_its_own_zone() {
+        let found = |limits: &[&str]| {
+            let mut facts = facts(&BASE, &[]);
+            let one = |setting: &str, value: &str| ScopedSetting {
+                setting: setting.into(),
+                value: value.into(),
+                scope: vec!["server".into()],
+                ..ScopedSetting::default()
+            };
+            let service = facts.service.as_mut().unwrap();
+            service.service = "nginx".into();
+            service.scoped = vec![
+                one("limit_req_zone", "$binary_remote_addr zone=login:1m rate=6r/m"),
+                one("limit_req_zone", "$server_name zone=site:1m rate=58r/s"),
+            ];
+            service.scoped.extend(limits.iter().map(|limit| one("limit_req", limit)));
+            check(&facts).map(|finding| finding.summary)
+        };
+        let login = "zone=login";
+        for limits in [&["zone=site burst=400"][..], &[login, "zone=site burst=400"]] {
+            let said = found(limits).unwrap();
+            assert!(
+                said.contains("limit_req zone=site burst=400: requests are held back to 58 req/s"),
+                "{said}"
+            );
+        }
+        assert_eq!(found(&[login, "zone=login burst=9"]), None);
+        assert_eq!(found(&[login, "zone=site burst=400 nodelay"]), None);
     }
 
     #[test]

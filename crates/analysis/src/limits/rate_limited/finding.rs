@@ -50,15 +50,15 @@ pub(crate) const RISK: &str = "it is a protection: ask its owner before changing
 const WHY_TURNED: &str = "the limit rejects more requests per client; the operator decides whether it may be higher, or the load generator's address exempt for a measurement";
 
 fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
-    let limit = limit(facts)?;
     let pace = pace(facts).filter(|pace| *pace > 0.0)?;
+    let limit = limit(facts, pace)?;
     let transfer = transfer_fraction(facts);
     // When the first byte came only a client knows; that the pace is the limit's then has to do.
     let is_transfer = transfer.map_or(limit.bytes_per_s.is_some(), |share| share >= TRANSFER_FRACTION_MIN);
     if !is_transfer || worker_waits::machine_is_short(facts) {
         return None;
     }
-    let kept = limit.bytes_per_s.map(|rate| (PACE_FRACTION.0..=PACE_FRACTION.1).contains(&(pace / rate)));
+    let kept = limit.bytes_per_s.map(|rate| is_pace_of(pace, rate));
     // So much goes out at once, whatever the limit.
     let size = facts.value(FactId::answer_bytes_mean);
     let is_at_once = size.zip(limit.bytes_per_s).is_some_and(|(size, rate)| {
@@ -138,8 +138,17 @@ struct BandwidthLimit {
     bytes_per_s: Option<f64>,
 }
 
-/// A limit that is active for some part of the site; the tightest one.
-fn limit(facts: &Facts) -> Option<BandwidthLimit> {
+fn is_pace_of(pace: f64, rate: f64) -> bool {
+    (PACE_FRACTION.0..=PACE_FRACTION.1).contains(&(pace / rate))
+}
+
+/// Of the limits of several parts of a site, each with its bytes a second, the one whose pace this is; else the tightest.
+fn chosen<T>(all: impl Iterator<Item = (T, f64)>, pace: f64) -> Option<(T, f64)> {
+    all.min_by(|a, b| is_pace_of(pace, b.1).cmp(&is_pace_of(pace, a.1)).then(a.1.total_cmp(&b.1)))
+}
+
+/// A limit that is active for some part of the site.
+fn limit(facts: &Facts, pace: f64) -> Option<BandwidthLimit> {
     let service = facts.service.as_ref()?;
     let place = |one: &ScopedSetting| {
         let scope = one.scope.last().map_or(String::new(), |scope| format!(" in {scope}"));
@@ -154,22 +163,22 @@ fn limit(facts: &Facts) -> Option<BandwidthLimit> {
     let rates = service.scoped.iter().filter_map(|one| {
         let words: Vec<&str> = one.value.split_whitespace().collect();
         let is_rate = one.setting == "SetEnv" && words.first() == Some(&"rate-limit");
-        let rate = words.get(1)?.trim_matches('"').parse::<f64>().ok();
+        let rate = words.get(1)?.trim_matches('"').parse::<f64>().ok().map(|kib| kib * RATE_UNIT_BYTES);
         (is_rate && rate.is_some_and(|rate| rate > 0.0)).then_some((one, rate?))
     });
-    let tightest = rates.min_by(|a, b| a.1.total_cmp(&b.1));
+    let set = chosen(rates, pace);
     match service.service.as_str() {
-        "nginx" => return nginx_limit(service, place),
+        "nginx" => return nginx_limit(service, pace, place),
         "lighttpd" => return lighttpd_limit(facts),
         _ => {}
     }
     let filter = filters.map(place).next();
-    match (filter, tightest) {
-        (Some(words), rate) => Some(BandwidthLimit {
+    match (filter, set) {
+        (Some(words), set) => Some(BandwidthLimit {
             words: format!("mod_ratelimit: {words}"),
             setting: SettingId::of_service("apache", "rate-limit"),
-            value: rate.map(|(one, _)| one.value.clone()),
-            bytes_per_s: rate.map(|(_, kib)| kib * RATE_UNIT_BYTES),
+            value: set.map(|(one, _)| one.value.clone()),
+            bytes_per_s: set.map(|(_, rate)| rate),
         }),
         (None, _) => {
             const OTHERS: [&str; 3] = ["bw_module", "cband_module", "qos_module"];
@@ -189,6 +198,7 @@ fn limit(facts: &Facts) -> Option<BandwidthLimit> {
 /// `limit_rate 200k`: so many bytes a second for each answer.
 fn nginx_limit(
     service: &ServiceSnapshot,
+    pace: f64,
     place: impl Fn(&ScopedSetting) -> String,
 ) -> Option<BandwidthLimit> {
     let rate = |text: &str| {
@@ -202,7 +212,7 @@ fn nginx_limit(
     };
     let set = service.scoped.iter().filter(|one| one.setting == "limit_rate");
     let rates = set.filter_map(|one| Some((one, rate(&one.value)?)));
-    let (one, bytes_per_s) = rates.min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (one, bytes_per_s) = chosen(rates, pace)?;
     Some(BandwidthLimit {
         words: place(one),
         setting: SettingId::of_service("nginx", &one.setting),
@@ -362,6 +372,16 @@ mod tests {
         assert_eq!(paced.confidence, 0.9);
         assert!(paced.summary.contains("limit_rate 200k, /etc/nginx/x.conf:3"), "{}", paced.summary);
         assert!(with(LIMITED, "limit_rate", "0").is_none());
+        let mut two = facts(LIMITED, &[]);
+        let limit = |value: &str| ScopedSetting {
+            setting: "limit_rate".into(),
+            value: value.into(),
+            ..ScopedSetting::default()
+        };
+        let service = two.service.as_mut().unwrap();
+        (service.service, service.scoped) = ("nginx".into(), vec![limit("20k"), limit("200k"), limit("2m")]);
+        let paced = check(&two).unwrap().summary;
+        assert!(paced.contains("(limit_rate 200k"), "{paced}");
         let turned =
             [(FactId::unavailable_fraction, 0.9), (FactId::rate, 12.0), (FactId::rate_ci95_fraction, 0.01)];
         let finding = with(&turned, "limit_conn", "addr 10").unwrap();

@@ -166,7 +166,7 @@ fn rejected_by(facts: &Facts, kind: &Protection) -> Option<RejectedRequests> {
         value: Some(set.value.to_owned()),
         share,
         status: answer.1,
-        confidence: confidence(facts, answer.1, configured_rate(service)),
+        confidence: confidence(facts, answer.1, &configured_rates(service)),
     })
 }
 
@@ -185,11 +185,10 @@ fn rejected_by_status(facts: &Facts) -> Option<RejectedRequests> {
 
 /// Good answers at the rate that is configured prove it; an even rate, or a status that means nothing else, hardly leaves
 /// another explanation; else errors are what applications give, too.
-fn confidence(facts: &Facts, status: &str, rate: Option<f64>) -> f64 {
+fn confidence(facts: &Facts, status: &str, rates: &[f64]) -> f64 {
     let good = facts.value(FactId::rate).filter(|good| *good > 0.0);
-    let at_rate = good
-        .zip(rate)
-        .is_some_and(|(good, rate)| (RATE_FRACTION.0..=RATE_FRACTION.1).contains(&(good / rate)));
+    let is_near = |good: f64, rate: &f64| (RATE_FRACTION.0..=RATE_FRACTION.1).contains(&(good / rate));
+    let at_rate = good.is_some_and(|good| rates.iter().any(|rate| is_near(good, rate)));
     let is_even =
         good.is_some() && facts.value(FactId::rate_ci95_fraction).is_some_and(|half| half <= EVEN_CI95_MAX);
     match status {
@@ -226,34 +225,70 @@ pub(super) struct WrittenSetting<'a> {
 }
 
 pub(super) fn value<'a>(service: &'a ServiceSnapshot, setting: &'a str) -> Option<WrittenSetting<'a>> {
+    written(service, setting).into_iter().next()
+}
+
+/// All places where it is written.
+pub(super) fn written<'a>(service: &'a ServiceSnapshot, setting: &'a str) -> Vec<WrittenSetting<'a>> {
     let place = |file: &Option<String>, line: Option<u32>| {
         Some(format!("{}{}", file.as_ref()?, line.map_or(String::new(), |line| format!(":{line}"))))
     };
-    let scoped = service.scoped.iter().find(|one| one.setting.eq_ignore_ascii_case(setting));
+    let scoped = service.scoped.iter().filter(|one| one.setting.eq_ignore_ascii_case(setting));
     let scoped = scoped.map(|one| WrittenSetting {
         setting,
         value: one.value.clone(),
         at: place(&one.file, one.line),
     });
-    scoped.or_else(|| {
-        let one = service.settings.get(setting)?;
+    let general = service.settings.get(setting).and_then(|one| {
         let value = one.configured.as_ref()?.to_string();
         Some(WrittenSetting { setting, value, at: place(&one.file, one.line) })
-    })
+    });
+    scoped.chain(general).collect()
 }
 
-/// Requests per second that the tightest zone of nginx lets through: `$binary_remote_addr zone=a:10m rate=10r/s`.
+/// Requests per second that the tightest zone of nginx lets through that is used.
 pub(super) fn configured_rate(service: &ServiceSnapshot) -> Option<f64> {
-    let zones =
-        service.scoped.iter().filter(|one| one.setting == "limit_req_zone").map(|one| one.value.clone());
-    let general = service.settings.get("limit_req_zone").and_then(|one| one.configured.as_ref());
-    let rate = |value: String| {
-        let rate = value.split_whitespace().find_map(|word| word.strip_prefix("rate=").map(str::to_owned))?;
-        let (number, per) = rate.split_once("r/")?;
-        let number: f64 = number.parse().ok()?;
-        Some(if per == "m" { number / 60.0 } else { number })
+    configured_rates(service).into_iter().min_by(f64::total_cmp)
+}
+
+/// The same of each zone that is used; of all where that is not known.
+pub(super) fn configured_rates(service: &ServiceSnapshot) -> Vec<f64> {
+    let used: Vec<String> =
+        written(service, "limit_req").into_iter().filter_map(|one| zone(&one.value)).collect();
+    let zones = written(service, "limit_req_zone");
+    let is_used = |value: &str| zone(value).is_some_and(|name| used.contains(&name));
+    let of = |any: bool| -> Vec<f64> {
+        zones
+            .iter()
+            .filter(|one| any || is_used(&one.value))
+            .filter_map(|one| zone_rate(&one.value))
+            .collect()
     };
-    zones.chain(general.map(ToString::to_string)).filter_map(rate).min_by(f64::total_cmp)
+    Some(of(false)).filter(|rates| !rates.is_empty()).unwrap_or_else(|| of(true))
+}
+
+/// The rate of the zone that a `limit_req` names.
+pub(super) fn rate_of(service: &ServiceSnapshot, limit: &str) -> Option<f64> {
+    let name = zone(limit)?;
+    let zones = written(service, "limit_req_zone");
+    zones
+        .iter()
+        .find(|one| zone(&one.value).as_deref() == Some(name.as_str()))
+        .and_then(|one| zone_rate(&one.value))
+}
+
+/// `zone=a:10m`, and `zone=a` where it is used.
+fn zone(value: &str) -> Option<String> {
+    let named = value.split_whitespace().find_map(|word| word.strip_prefix("zone="))?;
+    Some(named.split(':').next().unwrap_or(named).to_owned())
+}
+
+/// `$binary_remote_addr zone=a:10m rate=10r/s`.
+fn zone_rate(value: &str) -> Option<f64> {
+    let rate = value.split_whitespace().find_map(|word| word.strip_prefix("rate="))?;
+    let (number, per) = rate.split_once("r/")?;
+    let number: f64 = number.parse().ok()?;
+    Some(if per == "m" { number / 60.0 } else { number })
 }
 
 impl RejectedRequests {

@@ -82,12 +82,21 @@ pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
 }
 
 /// How long each of so many questions waits: by Little's law, or where nobody counts them, by those that wait. What was met on its
-/// way had half of it behind it where all take equally long, and all of it where they end by chance.
+/// way had half of it behind it where all take equally long, and all of it where they end by chance. Of a mixed load not each request
+/// asks there, so that the law tells too little; what has waited for longer than requests take is not of the load.
 fn time_us(facts: &Facts, address: &str, waiting: f64) -> Option<f64> {
     const OF_THOSE_MET: f64 = 1.5;
-    let by_law = facts.ended_per_s().map(|per_s| waiting / per_s * 1e6);
-    by_law.or_else(|| facts.value_of(FactId::upstream_waited_us, address).map(|us| OF_THOSE_MET * us))
+    let waited = facts.value_of(FactId::upstream_waited_us, address);
+    let Some(per_s) = facts.ended_per_s() else { return waited.map(|us| OF_THOSE_MET * us) };
+    let by_law = waiting / per_s * 1e6;
+    let is_mixed = (2..=KINDS_MAX).contains(&facts.request_targets.len());
+    let slowest_us = facts.value(FactId::response_time_p99_us).filter(|_| is_mixed);
+    let of_the_load = waited.zip(slowest_us).filter(|(us, slowest_us)| us <= slowest_us);
+    Some(of_the_load.map_or(by_law, |(us, _)| by_law.max(us)))
 }
+
+/// Of no more kinds of requests each one is sent alone before the load.
+const KINDS_MAX: usize = 3;
 
 /// Whether it is a program behind the service that made this connection.
 fn is_backend(topology: &Topology, link: &Link) -> bool {
@@ -308,6 +317,58 @@ mod tests {
             check(&facts).is_some()
         };
         assert_eq!([waited(4e5, 8e5), waited(6e7, 8e5), waited(1e4, 6.1e4)], [true, false, false]);
+    }
+
+    #[test]
+    fn of_a_mixed_load_only_some_requests_ask_there() {
+        use crate::settings::effective::RequestTarget;
+        let found = |kinds: usize, waited_us: f64| {
+            // One in ten asks, for 500 ms: by all requests that is 50 ms.
+            let several =
+                [(FactId::upstream_waiting_mean, AT, 36.0), (FactId::upstream_waited_us, AT, waited_us)];
+            let mixed = [
+                (FactId::rate, 720.0),
+                (FactId::response_time_mean_us, 56_000.0),
+                (FactId::response_time_p99_us, 700_000.0),
+            ];
+            let mut facts = facts_of_several(&with_changes(&BASE, &mixed), &several);
+            let links = vec![Link { by: AT.into(), ..Link::default() }];
+            facts.topology = Some(Topology { links, ..Topology::default() });
+            facts.request_targets = vec![RequestTarget::of("http://h/a").unwrap(); kinds];
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!(found(2, 250_000.0), Some(CONFIDENCE));
+        for (what, kinds, waited_us) in [
+            ("all requests are the same", 1, 250_000.0),
+            ("it takes as long alone", 2, 55_000.0),
+            ("no request of the load waits for so long", 2, 9e6),
+            ("not all kinds were sent alone", 9, 250_000.0),
+        ] {
+            assert_eq!(found(kinds, waited_us), None, "{what}");
+        }
+    }
+
+    #[test]
+    fn it_is_named_behind_an_application_server_whose_workers_are_full() {
+        let app = "127.0.0.1:8000";
+        let several = [
+            (FactId::upstream_waiting_mean, AT, 4.0),
+            (FactId::upstream_waiting_mean, app, 40.0),
+            (FactId::backend_queue_mean, app, 36.0),
+        ];
+        let mut facts = facts_of_several(&with_changes(&BASE, &[(FactId::rate, 10.0)]), &several);
+        facts.service.as_mut().unwrap().service = "nginx".into();
+        let backend = ServiceSnapshot {
+            service: "unknown".into(),
+            pid: 3,
+            listens: vec![app.into()],
+            ..ServiceSnapshot::default()
+        };
+        let link = |from_pid, by: &str| Link { from_pid, by: by.into(), ..Link::default() };
+        let links = vec![link(1, app), link(3, AT)];
+        facts.topology = Some(Topology { backends: vec![backend], links, ..Topology::default() });
+        let found = check(&facts).unwrap();
+        assert!(found.summary.contains("4 of 4 in progress at once, 400 ms each"), "{}", found.summary);
     }
 
     #[test]

@@ -31,11 +31,13 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, cpu_busy_fraction, in_flight_mean, offered_rate, rate, response_time_alone_us,
-        response_time_mean_us, upstream_connections_mean, upstream_unsure_mean, upstream_waited_us, upstream_waiting_mean,
+        response_time_mean_us, response_time_p99_us, upstream_connections_mean, upstream_unsure_mean, upstream_waited_us, upstream_waiting_mean,
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
         LimitId::PhpFpmWorkersExhausted,
+        LimitId::AppWorkersExhausted,
+        LimitId::LighttpdConnectionsExhausted,
         LimitId::ApacheSpawnLag,
         LimitId::AcceptQueueOverflow,
         LimitId::LostSyns,

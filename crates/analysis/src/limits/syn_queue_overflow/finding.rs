@@ -109,11 +109,14 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &FullList) -> Vec<Reme
     .ceil()
     .exp2();
     let number = |value: f64| Some(SettingValue::Integer(value as i64));
+    let backlogs = [("nginx", "listen backlog"), ("lighttpd", "server.listen-backlog")];
+    let (front, setting) =
+        backlogs.into_iter().find(|row| facts.is_service(row.0)).unwrap_or(("apache", "ListenBacklog"));
     let queue = Remedy {
         from: facts.value(FactId::accept_queue_limit).and_then(number),
         to: number(wanted),
         ..manual(
-            SettingId::of_service("apache", "ListenBacklog"),
+            SettingId::of_service(front, setting),
             "some hundred bytes of kernel memory each; a restart, as the socket keeps its queue until then",
             "twice the half-open connections: the backlog is limited by the accept queue, so net.core.somaxconn has to be as large, too",
         )
@@ -203,6 +206,17 @@ mod tests {
             let remedy = &finding.remedies[1];
             let from = remedy.from.as_ref().and_then(SettingValue::number);
             assert_eq!((remedy.setting.name.as_str(), from), (setting, Some(now)));
+        }
+    }
+    #[test]
+    fn the_queue_is_that_of_the_server_in_front() {
+        let drops = [(FactId::syn_queue_drops, 300.0), (FactId::accept_queue_limit, 64.0)];
+        let mut facts = facts(&[&HALF_OPEN[1..], &drops].concat(), &[]);
+        for (front, setting) in
+            [("nginx", "nginx listen backlog"), ("lighttpd", "lighttpd server.listen-backlog")]
+        {
+            facts.service.as_mut().unwrap().service = front.into();
+            assert_eq!(check(&facts).unwrap().remedies[1].setting.full_name(), setting);
         }
     }
 }
