@@ -95,7 +95,7 @@ pub(crate) fn targets(facts: &Facts) -> Vec<(String, bool)> {
 }
 
 /// Whether requests are handed over in FastCGI to who listens there.
-pub(crate) fn is_asked_in_fastcgi(facts: &Facts, listener: &str) -> bool {
+pub(crate) fn is_fastcgi_target(facts: &Facts, listener: &str) -> bool {
     targets(facts).iter().any(|(at, is_fastcgi)| *is_fastcgi && leads_to(at, listener))
 }
 

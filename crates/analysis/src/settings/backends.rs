@@ -30,11 +30,15 @@ pub(crate) fn leads_to(at: &str, listener: &str) -> bool {
 /// behind it, also where it asks itself.
 pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, listener: &str) -> bool {
     let is_it = |at: &str| leads_to(at, listener);
+    let mut observed = topology.into_iter().flat_map(|topology| &topology.links);
     if listener.ends_with(&format!(":{}", service.port)) {
-        return false;
+        // Another machine may listen at the same port.
+        let is_here = ["127.", "[::1]", "0.0.0.0", "[::]"].iter().any(|here| listener.starts_with(here));
+        return !is_here
+            && !are_unseen(topology)
+            && observed.any(|link| is_it(&link.by) && link.to_pid.is_none());
     }
-    let observed = topology.into_iter().flat_map(|topology| &topology.links);
-    targets_of(service).iter().any(|(at, _)| is_it(at)) || observed.into_iter().any(|link| is_it(&link.by))
+    targets_of(service).iter().any(|(at, _)| is_it(at)) || observed.any(|link| is_it(&link.by))
 }
 
 /// Whether the service's requests come to this pool of PHP-FPM (`www`, or `www@PID` where several have one of that name): by

@@ -196,22 +196,6 @@ mod tests {
     }
 
     #[test]
-    fn a_full_link_comes_before_the_workers_that_write_to_it() {
-        let waits = [(FactId::response_time_mean_us, 410_000.0), (FactId::retransmits_per_s, 5.0)];
-        let mut facts = facts(&[&EXHAUSTED[..], &waits].concat(), &[]);
-        let full = [
-            (FactId::nic_sent_fraction, 0.97),
-            (FactId::nic_sent_bits_per_s, 9.7e6),
-            (FactId::nic_sent_limit_bits_per_s, 1e7),
-        ];
-        crate::facts::testing::of_pool(&mut facts, "eth0", &full);
-        let all = findings(&facts);
-        assert_eq!(all[0].id, "network-saturated");
-        let workers = all.iter().find(|finding| finding.id == "apache-workers-exhausted").unwrap();
-        assert_eq!(workers.confidence, CONFIDENCE_MAX_SYMPTOM);
-    }
-
-    #[test]
     fn descriptors_come_before_the_places_that_each_takes_one_of() {
         let full = [
             (FactId::open_files_fraction, 0.99),

@@ -12,6 +12,7 @@ use crate::wording::format_time;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::processor_time::ProcessorWork;
+use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
 const CONFIDENCE: f64 = 0.85;
@@ -19,6 +20,9 @@ const CONFIDENCE: f64 = 0.85;
 /// From this share of the service's CPU time on it is what takes it.
 const SHARE_MIN: f64 = 0.4;
 const CONFIDENCE_SAMPLED: f64 = 0.9;
+const LEVEL_HIGH: f64 = 8.0;
+const SAVED_BY_LEVEL: f64 = 0.5;
+const SAVED_BY_HIGH_LEVEL: f64 = 0.8;
 /// From this share on it is a part of it that a setting saves, beside TLS, or a program that makes the responses.
 const PART_MIN: f64 = 0.12;
 const CONFIDENCE_PART: f64 = 0.65;
@@ -42,11 +46,12 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     let is_most = share >= SHARE_MIN;
     let of_all = processor_time::share_of_all(facts, &[ProcessorWork::Compression]);
     let is_part = of_all.is_some_and(|share| share >= PART_MIN);
-    let binds = ((is_most || is_part) && is_saturated()) || costs_more_than_quota(facts, of_all);
-    binds.then_some(())?;
     let remedy = deflate::sampled_remedy(facts, share)
         .or_else(|| gzip::sampled_remedy(facts))
         .or_else(|| of_application(facts))?;
+    let saved = saved_by_level(&remedy);
+    let binds = ((is_most || is_part) && is_saturated()) || costs_more_than_quota(facts, of_all, saved);
+    binds.then_some(())?;
     let begin = if is_most { "Compression takes the CPU." } else { "Compression takes a part of the CPU." };
     let summary = format!("{begin}{}{}", processor_time::sentence(facts), level(&remedy));
     let finding = finding(facts, summary, share, remedy);
@@ -65,11 +70,18 @@ fn of_application(facts: &Facts) -> Option<Remedy> {
     })
 }
 
-/// Whether a quota is what saturates, and the service would gain more without compression than with all processors that it may use.
-fn costs_more_than_quota(facts: &Facts, share: Option<f64>) -> bool {
+/// Whether a quota is what saturates, and a lower level would give more than all processors that the service may use.
+fn costs_more_than_quota(facts: &Facts, share: Option<f64>, saved: f64) -> bool {
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
     let left = processors::used_up_quota(facts).zip(usable).map(|(quota, usable)| quota / usable);
-    left.zip(share).is_some_and(|(left, share)| share >= SHARE_MIN && 1.0 - share <= left)
+    left.zip(share).is_some_and(|(left, share)| share >= SHARE_MIN && 1.0 - saved * share <= left)
+}
+
+/// What a low level saves of compressing, by the level that is set: zlib takes about twice as long at its usual 6 as at 1, and several
+/// times as long at 9.
+fn saved_by_level(remedy: &Remedy) -> f64 {
+    let level = remedy.from.as_ref().and_then(SettingValue::number);
+    if level.is_some_and(|level| level >= LEVEL_HIGH) { SAVED_BY_HIGH_LEVEL } else { SAVED_BY_LEVEL }
 }
 
 fn estimated(facts: &Facts) -> Option<Finding> {
@@ -175,7 +187,7 @@ mod tests {
         assert!(with(700, &[(FactId::service_cpu_cores, 0.3), (FactId::cpu_busy_fraction, 0.2)]).is_none());
     }
 
-    // 70% that compresses: without it three times the rate, and without a quota of 0.25 of two cores eight times.
+    // 70% that compresses: a lower level gives half as much again, and two cores in the place of a quota of 0.25 eight times as much.
     #[test]
     fn under_a_quota_what_gives_more_comes_first() {
         let ids = |quota: f64| {
@@ -193,7 +205,19 @@ mod tests {
             found.into_iter().map(|one| one.id).collect::<Vec<_>>()
         };
         assert_eq!(ids(0.25), ["cpu-throttled"]);
-        assert_eq!(ids(0.7), ["compression", "cpu-throttled"]);
+        assert_eq!(ids(1.5), ["compression", "cpu-throttled"]);
+    }
+
+    #[test]
+    fn a_high_level_costs_several_times_as_much_as_a_low_one() {
+        let saved = |level: Option<i64>| {
+            let setting = manual(SettingId::of_service("nginx", "gzip_comp_level"), "", "");
+            saved_by_level(&Remedy { from: level.map(SettingValue::Integer), ..setting })
+        };
+        assert_eq!(
+            [Some(9), Some(6), None].map(saved),
+            [SAVED_BY_HIGH_LEVEL, SAVED_BY_LEVEL, SAVED_BY_LEVEL]
+        );
     }
 
     #[test]

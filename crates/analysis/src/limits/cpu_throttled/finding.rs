@@ -2,10 +2,11 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
 use crate::resources::processors;
 use crate::resources::slow_responses::{self, SlowPlace, SlowResponses};
-use crate::wording::format_number;
+use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
@@ -30,6 +31,9 @@ const CONFIDENCE_HIDDEN: f64 = 0.75;
 const STALLED_FRACTION_MIN: f64 = 0.3;
 const BUSY_FRACTION_MAX: f64 = 0.8;
 const CONFIDENCE_STALLED: f64 = 0.85;
+/// A quota of less leaves little to an agent that shares it.
+const QUOTA_SILENT_MAX: f64 = 0.5;
+const CONFIDENCE_SILENT: f64 = 0.6;
 /// A group that uses this share of its quota on average is stopped by it as soon as it wants more.
 const USED_UP_FRACTION_MIN: f64 = 0.85;
 /// One that uses less is stopped in bursts, in fewer periods than this; and what costs less of the time than that is not why everything
@@ -40,7 +44,7 @@ const CONFIDENCE_PART: f64 = 0.55;
 
 /// Fires when the quota stops the service time and again, or something that cannot be read holds it back beside idle cores.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    by_quota(facts).or_else(|| by_stalls(facts)).or_else(|| hidden(facts))
+    by_quota(facts).or_else(|| by_stalls(facts)).or_else(|| by_silence(facts)).or_else(|| hidden(facts))
 }
 
 /// Where the periods were not counted twice in the window, as the agent is stopped with the service: all tasks of the group stand
@@ -66,6 +70,32 @@ fn by_stalls(facts: &Facts) -> Option<Finding> {
         confidence: CONFIDENCE_STALLED,
         explains_fraction: Some(explained_share(facts, stalled.min(1.0))),
         facts: cited_facts(facts, false),
+        remedies: remedy(facts, Some(quota)).into_iter().collect(),
+    })
+}
+
+/// Where the agent, which runs in the same group, hardly got to a processor itself: it read nothing twice, and requests take much longer
+/// than alone.
+fn by_silence(facts: &Facts) -> Option<Finding> {
+    let quota = facts.value(FactId::cpu_quota_cores).filter(|quota| *quota <= QUOTA_SILENT_MAX)?;
+    let (alone_us, usual_us) = slower_than_alone(facts).filter(|_| facts.loaded)?;
+    let counted = fact_ids! { cpu_busy_fraction, throttled_fraction, group_cpu_cores, service_cpu_cores };
+    if counted.iter().any(|name| facts.value(*name).is_some()) {
+        return None;
+    }
+    Some(Finding {
+        id: LimitId::CpuThrottled.into(),
+        summary: format!(
+            "The service's control group may use {} of a core, and under this load the agent got too little of it to read anything twice. A request alone takes {}, under this load {}.",
+            format_number(quota),
+            format_time(alone_us),
+            format_time(usual_us)
+        ),
+        confidence: CONFIDENCE_SILENT,
+        explains_fraction: Some(significant(1.0 - alone_us / usual_us, 3)),
+        facts: facts.cite(&fact_ids! {
+            cpu_quota_cores, response_time_alone_us, response_time_mean_us, rate, offered_rate,
+        }),
         remedies: remedy(facts, Some(quota)).into_iter().collect(),
     })
 }
@@ -259,6 +289,26 @@ mod tests {
         for (changed, to, cpus) in [(FactId::usable_cores, 0.2, 0.2), (FactId::offered_rate, 15.0, 0.2)] {
             let remedy = with(changed, to).unwrap().remedies.remove(0);
             assert_eq!(remedy.to.as_ref().and_then(SettingValue::number), Some(cpus), "{changed}");
+        }
+    }
+
+    #[test]
+    fn an_agent_that_gets_no_processor_either_tells_of_the_quota() {
+        let base = [
+            (FactId::cpu_quota_cores, 0.14),
+            (FactId::response_time_alone_us, 594_000.0),
+            (FactId::response_time_mean_us, 4_770_000.0),
+        ];
+        let with = |changes: &[(FactId, f64)]| {
+            check(&facts(&with_changes(&base, changes), &[])).map(|found| found.confidence)
+        };
+        assert_eq!(with(&[]), Some(CONFIDENCE_SILENT));
+        for change in [
+            (FactId::cpu_quota_cores, 0.8),
+            (FactId::cpu_busy_fraction, 0.2),
+            (FactId::response_time_mean_us, 700_000.0),
+        ] {
+            assert_eq!(with(&[change]), None, "{change:?}");
         }
     }
 

@@ -31,8 +31,8 @@ use crate::limits::{Limit, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[
         &fact_ids! {
-            cores, cpu_busy_fraction, cpu_periods, cpu_quota_cores, group_cpu_cores, offered_rate,
-            pressure_cpu_some_fraction, pressure_group_cpu_full_fraction, rate, response_time_mean_us, service_cpu_cores, service_running_mean, throttled_cores,
+            cores, cpu_busy_fraction, cpu_periods, cpu_quota_cores, group_cpu_cores, offered_rate, pressure_cpu_some_fraction,
+            pressure_group_cpu_full_fraction, rate, response_time_alone_us, response_time_mean_us, service_cpu_cores, service_running_mean, throttled_cores,
             throttled_fraction, throttled_periods, usable_busy_fraction, usable_cores,
         },
         &crate::resources::slow_responses::FACTS,

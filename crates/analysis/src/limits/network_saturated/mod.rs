@@ -42,7 +42,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::LostSyns,
         LimitId::UpstreamBandwidth,
         LimitId::SlowClients,
-        LimitId::ApacheWorkersExhausted,
         LimitId::ApacheSpawnLag,
         LimitId::LighttpdConnectionsExhausted,
         LimitId::AcceptQueueOverflow,

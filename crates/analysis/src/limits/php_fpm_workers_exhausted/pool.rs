@@ -87,7 +87,7 @@ impl<'a> FullPool<'a> {
             return None;
         }
         let queues = facts.each(FactId::backend_queue_mean);
-        let queues = queues.filter(|(at, _)| concurrency::is_asked_in_fastcgi(facts, at));
+        let queues = queues.filter(|(at, _)| concurrency::is_fastcgi_target(facts, at));
         let (name, queue) = queues.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let at_once = concurrency::requests_in_flight(facts);
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);

@@ -86,10 +86,14 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-type Held = Option<(f64, f64)>;
+/// Requests a second, or that wait, and how sure that makes.
+type RateSeen = Option<(f64, f64)>;
 
 /// The limit that requests get through at, or that holds them: the first of several, each with the rate of its zone.
-fn holding<'a>(facts: &Facts, service: &'a ServiceSnapshot) -> Option<(WrittenSetting<'a>, f64, Held, Held)> {
+fn holding<'a>(
+    facts: &Facts,
+    service: &'a ServiceSnapshot,
+) -> Option<(WrittenSetting<'a>, f64, RateSeen, RateSeen)> {
     let holds = |limit: &WrittenSetting<'_>| {
         limit.value.contains("burst=") && !limit.value.split_whitespace().any(|word| word == "nodelay")
     };

@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::keepalive_holds_workers::finding::requests_with_workers;
 use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::resources::worker_waits;
@@ -58,7 +59,9 @@ fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
     if !is_transfer || worker_waits::machine_is_short(facts) {
         return None;
     }
-    let kept = limit.bytes_per_s.map(|rate| is_pace_of(pace, rate));
+    let kept = limit
+        .bytes_per_s
+        .map(|rate| is_pace_of(pace, rate) || pace_alone(facts).is_some_and(|alone| is_pace_of(alone, rate)));
     // So much goes out at once, whatever the limit.
     let size = facts.value(FactId::answer_bytes_mean);
     let is_at_once = size.zip(limit.bytes_per_s).is_some_and(|(size, rate)| {
@@ -109,11 +112,18 @@ fn pace(facts: &Facts) -> Option<f64> {
     of_answer().or_else(|| match noticed_queue(facts) {
         None => facts.value(FactId::request_bytes_per_s),
         Some(_) => {
-            let in_workers =
-                facts.value(FactId::requests_in_workers_mean).filter(|requests| *requests >= 1.0)?;
+            // The queue also has those that were given up: no fewer are with workers than those that end take.
+            let in_workers = requests_with_workers(facts).filter(|requests| *requests >= 1.0)?;
             Some(facts.value(FactId::received_bytes_per_s)? / in_workers)
         }
     })
+}
+
+/// The same of a request that is alone, where responses are alike: what others wait for under load is not in it.
+fn pace_alone(facts: &Facts) -> Option<f64> {
+    let (bytes, us) =
+        facts.value(FactId::answer_bytes_mean).zip(facts.value(FactId::response_time_alone_us))?;
+    (facts.request_targets.len() == 1 && us > 0.0).then(|| bytes / us * 1e6)
 }
 
 /// The time from the first byte of an answer to its last.
@@ -335,6 +345,25 @@ mod tests {
         assert_eq!(with(&held, &limited).unwrap().confidence, 0.9);
         let cached = [&held[..3], &[(FactId::received_bytes_per_s, 9.3e6)], &held[4..]].concat();
         assert!(with(&cached, &limited).is_none(), "what waits is not limited");
+    }
+
+    #[test]
+    fn the_pace_of_a_request_alone_tells_where_others_wait_as_well() {
+        let limited = |alone_us: f64| {
+            // 49 kB at 33 kB a second: a third of the time is that of something else.
+            let slow = [
+                (FactId::answer_bytes_mean, 49_119.0),
+                (FactId::response_time_alone_us, alone_us),
+                (FactId::service_time_mean_us, 1_482_000.0),
+                (FactId::response_time_mean_us, 4_500_000.0),
+                (FactId::first_byte_mean_us, 212.0),
+            ];
+            let mut facts = facts(&with_changes(LIMITED, &slow), &[("connection.kbytes-per-second", 55)]);
+            facts.service.as_mut().unwrap().service = "lighttpd".into();
+            facts.request_targets = vec![Default::default()];
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!([limited(1_003_000.0), limited(100_000.0)], [Some(0.9), None]);
     }
 
     #[test]

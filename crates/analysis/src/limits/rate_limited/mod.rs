@@ -50,7 +50,7 @@ pub const LIMIT: Limit = Limit {
         db_refusals_logged, ended_per_s, failed_fraction, first_byte_mean_us, forbidden_fraction,
         in_flight_mean, offered_rate, open_files_messages, open_files_program_messages, proxy_connections_failed_logged,
         rate, rate_ci95_fraction, received_bytes_per_s, receiving_connections_mean, sending_connections_mean, request_bytes_per_s, request_timeout_fraction, response_time_alone_us,
-        requests_in_workers_mean, response_time_mean_us, response_time_p99_us, server_error_fraction,
+        response_time_mean_us, response_time_p99_us, server_error_fraction,
         service_time_mean_us, too_many_requests_fraction, unavailable_fraction, workers_startable_mean,
     }],
     causes: &[

@@ -27,7 +27,10 @@ pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
             .hint("reading its configuration may take --sudo; or give --format"));
     }
     logs.sort_by_key(|(log, _)| !arguments.files.iter().any(|file| is_of(file, &log.path)));
-    if logs.iter().any(|log| is_untold(log) && arguments.files.iter().any(|file| is_of(file, &log.0.path))) {
+    if logs
+        .iter()
+        .any(|log| has_no_format(log) && arguments.files.iter().any(|file| is_of(file, &log.0.path)))
+    {
         return Ok(vec![]);
     }
     let mut formats: Vec<Format> = vec![];
@@ -44,7 +47,7 @@ pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
         UserError::cannot_run(format!("the configuration of {server} names no format of its access logs"))
             .hint("give --format")
     };
-    match formats.is_empty() && !logs.iter().any(is_untold) {
+    match formats.is_empty() && !logs.iter().any(has_no_format) {
         true => Err(unreadable.unwrap_or_else(none)),
         false => Ok(formats),
     }
@@ -52,7 +55,7 @@ pub fn formats(arguments: &LogsArgs, server: &str) -> Result<Vec<Format>> {
 
 /// Whether nginx's configuration does not tell here how a log is written: one that comes in blocks (`buffer=`) is not followed, and has
 /// no format in a snapshot, whatever it is called; one that nothing names has the default.
-fn is_untold((log, service): &(LogFile, String)) -> bool {
+fn has_no_format((log, service): &(LogFile, String)) -> bool {
     service == "nginx" && log.format.is_none()
 }
 
@@ -72,8 +75,8 @@ mod tests {
         let log = |service: &str, format: Option<&str>| {
             (LogFile { format: format.map(str::to_owned), ..LogFile::default() }, service.to_owned())
         };
-        assert!(is_untold(&log("nginx", None)));
-        assert!(!is_untold(&log("nginx", Some("combined"))) && !is_untold(&log("php_fpm", None)));
+        assert!(has_no_format(&log("nginx", None)));
+        assert!(!has_no_format(&log("nginx", Some("combined"))) && !has_no_format(&log("php_fpm", None)));
     }
 
     #[test]

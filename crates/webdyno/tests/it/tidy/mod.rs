@@ -224,6 +224,7 @@ const FOREIGN_FLAGS: &[&str] = &[
     "--cpus",
     "--daemonize",
     "--encode",
+    "--no-defaults",
     "--direct-io",
     "--dry-run",
     "--error-log-path",
