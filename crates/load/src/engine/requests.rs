@@ -69,8 +69,7 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
                     return false;
                 }
                 self.recorder.start(turn.intended_ns);
-                // Where many begin at once the turn of the last ones comes late, which is no wait for the server.
-                let request = self.request(turn.user, turn.intended_ns, turn.intended_ns, now_ns);
+                let request = self.request(turn.user, turn.intended_ns, turn.intended_ns, turn.intended_ns);
                 self.dispatch(request);
             }
         }

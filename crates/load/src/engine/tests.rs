@@ -81,17 +81,6 @@ fn our_own_slowness_is_client_delay() {
 }
 
 #[test]
-fn a_timeout_begins_when_the_turn_of_a_user_comes() {
-    // Two calls of 1 ms for each connection, none of which comes about: in 130 ms some forty have had their 50 ms.
-    let mut load = workload(Arrival::Closed, 100, 130);
-    load.timeout_us = 50_000;
-    let mut sim = Sim::new(Box::new(|_| vec![]));
-    sim.call_ns = MS;
-    let (_, failed, _) = simulate_on(&load, sim).counts();
-    assert!((35..=45).contains(&failed), "{failed}");
-}
-
-#[test]
 fn a_frozen_server_shows_in_every_request_that_was_due() {
     // Frozen for 500 ms of every 2 s: a request that arrives then is answered when it thaws.
     let server = Box::new(|visit: ServerRequest| match visit.request {

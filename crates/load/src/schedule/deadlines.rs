@@ -38,7 +38,7 @@ impl Deadlines {
     pub(crate) fn add(&mut self, slot: u32, deadline_ns: u64) {
         self.remove(slot);
         let after = match self.first() {
-            // What goes on elsewhere, as after a redirect, may be the first of all.
+            // At the start of a load, users whose turn comes late share the earliest deadline.
             Some((_, first_ns)) if deadline_ns < first_ns => NONE,
             _ => self.place(deadline_ns),
         };
