@@ -34,6 +34,7 @@ const CONFIDENCE_STALLED: f64 = 0.85;
 /// A quota of less leaves little to an agent that shares it.
 const QUOTA_SILENT_MAX: f64 = 0.5;
 const CONFIDENCE_SILENT: f64 = 0.6;
+const CONFIDENCE_SILENT_WATCHED: f64 = 0.5;
 /// A group that uses this share of its quota on average is stopped by it as soon as it wants more.
 const USED_UP_FRACTION_MIN: f64 = 0.85;
 /// One that uses less is stopped in bursts, in fewer periods than this; and what costs less of the time than that is not why everything
@@ -75,10 +76,13 @@ fn by_stalls(facts: &Facts) -> Option<Finding> {
 }
 
 /// Where the agent, which runs in the same group, hardly got to a processor itself: it read nothing twice, and requests take much longer
-/// than alone.
+/// than alone. Of others' requests nobody knows that.
 fn by_silence(facts: &Facts) -> Option<Finding> {
     let quota = facts.value(FactId::cpu_quota_cores).filter(|quota| *quota <= QUOTA_SILENT_MAX)?;
-    let (alone_us, usual_us) = slower_than_alone(facts).filter(|_| facts.loaded)?;
+    let slower = slower_than_alone(facts).filter(|_| facts.loaded);
+    if facts.loaded && slower.is_none() {
+        return None;
+    }
     let counted = fact_ids! { cpu_busy_fraction, throttled_fraction, group_cpu_cores, service_cpu_cores };
     if counted.iter().any(|name| facts.value(*name).is_some()) {
         return None;
@@ -86,13 +90,16 @@ fn by_silence(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
-            "The service's control group may use {} of a core, and under this load the agent got too little of it to read anything twice. A request alone takes {}, under this load {}.",
+            "The service's control group may use {} of a core, and under this load the agent got too little of it to read anything twice.{}",
             format_number(quota),
-            format_time(alone_us),
-            format_time(usual_us)
+            slower.map_or(String::new(), |(alone_us, usual_us)| format!(
+                " A request alone takes {}, under this load {}.",
+                format_time(alone_us),
+                format_time(usual_us)
+            ))
         ),
-        confidence: CONFIDENCE_SILENT,
-        explains_fraction: Some(significant(1.0 - alone_us / usual_us, 3)),
+        confidence: if slower.is_some() { CONFIDENCE_SILENT } else { CONFIDENCE_SILENT_WATCHED },
+        explains_fraction: slower.map(|(alone_us, usual_us)| significant(1.0 - alone_us / usual_us, 3)),
         facts: facts.cite(&fact_ids! {
             cpu_quota_cores, response_time_alone_us, response_time_mean_us, rate, offered_rate,
         }),
@@ -303,6 +310,9 @@ mod tests {
             check(&facts(&with_changes(&base, changes), &[])).map(|found| found.confidence)
         };
         assert_eq!(with(&[]), Some(CONFIDENCE_SILENT));
+        let mut watched = facts(&base[..1], &[]);
+        watched.loaded = false;
+        assert_eq!(check(&watched).map(|found| found.confidence), Some(CONFIDENCE_SILENT_WATCHED));
         for change in [
             (FactId::cpu_quota_cores, 0.8),
             (FactId::cpu_busy_fraction, 0.2),

@@ -304,6 +304,27 @@ mod tests {
     }
 
     #[test]
+    fn a_few_milliseconds_cost_users_who_think_nothing() {
+        // 150 users at 75 a second: two seconds from one request to the next.
+        let with = |users: f64, usual_us: f64, busy: f64| {
+            let changes = [
+                (FactId::users, users),
+                (FactId::rate, 75.0),
+                (FactId::cpu_busy_fraction, busy),
+                (FactId::response_time_alone_us, 3_800.0),
+                (FactId::response_time_mean_us, usual_us),
+                (FactId::response_time_first_us, usual_us),
+                (FactId::response_time_inflation, 2.6),
+                (FactId::response_time_excess_us, 5_500.0),
+            ];
+            check(&facts(&with_changes(&HEALTHY, &changes), &[])).is_some()
+        };
+        assert!(with(150.0, 9_000.0, 0.36));
+        assert!(!with(2.0, 9_000.0, 0.36), "who asks again at once loses by it");
+        assert!(!with(150.0, 25_000.0, 0.36) && !with(150.0, 9_000.0, 0.7));
+    }
+
+    #[test]
     fn the_slow_end_of_a_load_of_several_kinds_counts() {
         for (p99_us, healthy) in [(1_200_000.0, true), (2_800_000.0, false)] {
             let mixed = [(FactId::response_time_alone_us, 400_000.0), (FactId::response_time_p99_us, p99_us)];

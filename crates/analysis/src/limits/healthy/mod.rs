@@ -39,7 +39,7 @@ pub const LIMIT: Limit = Limit {
         response_time_inflation, response_time_mean_us, response_time_p99_us, response_time_slowest_kind_us, saturated_threads_mean, scoreboard_full_fraction,
         sending_connections_mean, service_time_mean_us,
         status_unanswered_fraction, usable_busy_fraction,
-        usable_cores, workers_idle_mean,
+        usable_cores, users, workers_idle_mean,
         workers_startable_mean,
     }],
     keeps_hold_times: true,

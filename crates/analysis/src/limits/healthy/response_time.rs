@@ -20,6 +20,8 @@ const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
 const IDLE_BUSY_MAX: f64 = 0.5;
 const ALONE_INFLATION_IDLE_MAX: f64 = 1.6;
 const ALONE_EXCESS_IDLE_US_MAX: f64 = 15_000.0;
+/// So much of the time from one request of a user to the next nobody misses.
+const LOST_FRACTION_MAX: f64 = 0.01;
 /// The slowest in a hundred take so many times as long as the slowest request that is alone, and so much more.
 const TAIL_INFLATION_MAX: f64 = 5.0;
 const TAIL_EXCESS_US_MAX: f64 = 300_000.0;
@@ -39,7 +41,8 @@ pub(super) fn responds_well(facts: &Facts) -> bool {
         && is_below(facts, FactId::connect_timeouts, 0.0)
         && (is_below(facts, FactId::response_time_inflation, INFLATION_MAX)
             || facts.value(FactId::response_time_excess_us).is_some_and(|excess| excess < EXCESS_US_MAX)
-            || varies_without_queueing(facts))
+            || varies_without_queueing(facts)
+            || costs_users_nothing(facts))
         && !queued
         && slower_than_alone(facts).is_none()
         && tail_slower_than_alone(facts).is_none()
@@ -84,6 +87,20 @@ pub(crate) fn tail_slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
 fn varies_without_queueing(facts: &Facts) -> bool {
     keeps_up(facts) == Some(true)
         && facts.value(FactId::response_time_drift_ratio).is_some_and(|ratio| ratio <= DRIFT_RATIO_MAX)
+}
+
+/// Whether what users wait longer than alone is a hundredth of the time from one request to the next, as they think in between, and
+/// processors are half idle: nothing is lost by it.
+fn costs_users_nothing(facts: &Facts) -> bool {
+    let between_us =
+        facts.value(FactId::users).zip(facts.ended_per_s()).map(|(users, per_s)| users / per_s * 1e6);
+    let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
+    busy.is_some_and(|busy| busy <= IDLE_BUSY_MAX)
+        && times.zip(between_us).is_some_and(|((alone_us, usual_us), between_us)| {
+            usual_us - alone_us <= LOST_FRACTION_MAX * between_us
+                && usual_us - alone_us <= ALONE_EXCESS_IDLE_US_MAX
+        })
 }
 
 /// Whether it is no more than this, as far as that is known.
