@@ -6,6 +6,7 @@ use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
 use crate::resources::processors;
 use crate::resources::slow_responses::{self, SlowPlace, SlowResponses};
+use crate::resources::time_breakdown::keeps_up;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
@@ -75,22 +76,22 @@ fn by_stalls(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Where the agent, which runs in the same group, hardly got to a processor itself: it read nothing twice, and requests take much longer
-/// than alone. Of others' requests nobody knows that.
+/// Where the agent, which runs in the same group, hardly got to a processor itself: it read no processor time twice, and requests take much
+/// longer than alone, or fewer are answered than asked for. Of others' requests nobody knows that.
 fn by_silence(facts: &Facts) -> Option<Finding> {
     let quota = facts.value(FactId::cpu_quota_cores).filter(|quota| *quota <= QUOTA_SILENT_MAX)?;
     let slower = slower_than_alone(facts).filter(|_| facts.loaded);
-    if facts.loaded && slower.is_none() {
+    if facts.loaded && slower.is_none() && keeps_up(facts) != Some(false) {
         return None;
     }
-    let counted = fact_ids! { cpu_busy_fraction, throttled_fraction, group_cpu_cores, service_cpu_cores };
+    let counted = fact_ids! { cpu_busy_fraction, throttled_fraction, group_cpu_cores };
     if counted.iter().any(|name| facts.value(*name).is_some()) {
         return None;
     }
     Some(Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
-            "The service's control group may use {} of a core, and under this load the agent got too little of it to read anything twice.{}",
+            "The service's control group may use {} of a core, and under this load the agent got too little of it to read how busy it is.{}",
             format_number(quota),
             slower.map_or(String::new(), |(alone_us, usual_us)| format!(
                 " A request alone takes {}, under this load {}.",

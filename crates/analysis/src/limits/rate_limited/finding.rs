@@ -17,6 +17,8 @@ use webdyno_model::setting::SettingId;
 const TRANSFER_FRACTION_MIN: f64 = 0.5;
 /// The module sends in steps of a fifth of a second, and the first one at once: small answers come somewhat faster.
 const PACE_FRACTION: (f64, f64) = (0.6, 1.8);
+/// nginx sends the bytes of a first second at once: those of three seconds come at one and a half times the rate, of two at twice.
+const NGINX_PACE_FRACTION_MAX: f64 = 3.0;
 /// By the pace alone, from the server's side.
 const CONFIDENCE_WATCHED: f64 = 0.75;
 /// mod_ratelimit sends the bytes of a fifth of a second at a time, the first ones at once; nginx those of the first second.
@@ -59,9 +61,14 @@ fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
     if !is_transfer || worker_waits::machine_is_short(facts) {
         return None;
     }
-    let kept = limit
-        .bytes_per_s
-        .map(|rate| is_pace_of(pace, rate) || pace_alone(facts).is_some_and(|alone| is_pace_of(alone, rate)));
+    let kept = limit.bytes_per_s.map(|rate| {
+        let has_head_start = facts.is_service("nginx")
+            && transfer.is_some()
+            && (rate..=NGINX_PACE_FRACTION_MAX * rate).contains(&pace);
+        is_pace_of(pace, rate)
+            || has_head_start
+            || pace_alone(facts).is_some_and(|alone| is_pace_of(alone, rate))
+    });
     // So much goes out at once, whatever the limit.
     let size = facts.value(FactId::answer_bytes_mean);
     let is_at_once = size.zip(limit.bytes_per_s).is_some_and(|(size, rate)| {
@@ -401,6 +408,9 @@ mod tests {
         assert_eq!(paced.confidence, 0.9);
         assert!(paced.summary.contains("limit_rate 200k, /etc/nginx/x.conf:3"), "{}", paced.summary);
         assert!(with(LIMITED, "limit_rate", "0").is_none());
+        // The first second's bytes come at once, so that less than two seconds' worth looks faster than it is.
+        assert_eq!(with(LIMITED, "limit_rate", "90k").map(|found| found.confidence), Some(0.9));
+        assert!(with(LIMITED, "limit_rate", "30k").is_none());
         let mut two = facts(LIMITED, &[]);
         let limit = |value: &str| ScopedSetting {
             setting: "limit_rate".into(),
