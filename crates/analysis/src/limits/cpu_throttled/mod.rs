@@ -9,7 +9,8 @@
 //! the group or of a parent), for at least 2% of the time in total. Fewer periods, from one in two hundred on, are the cause of
 //! responses that are slow now and then, as users wait for them in the server, by no more than some periods. Where the
 //! periods were read too seldom, as webdyno itself is throttled with the service, all tasks of a group with a quota that wait for CPU at
-//! the same time (PSI) beside idle processors show it. Without the
+//! the same time (PSI) beside idle processors show it; and where it could not even read how busy it was, with a quota of half a core or
+//! less, it is suspected if requests take much longer than alone. Without the
 //! control group's files (in a container, in another mount namespace) tasks of the service that are ready to run and do not,
 //! while cores are idle, still show it, with less confidence: they are held back by something that cannot be read.
 //!

@@ -8,7 +8,7 @@
 //! Connections wait in the accept queue, those that were accepted are about as many as `server.max-connections` allows, and the
 //! process does not have a core to itself. Connections are listed every few seconds: where that met no such moment, the requests that
 //! are served at once tell it (at least those that wait behind lighttpd, at most as many as end for the time of the slowest one
-//! alone), and it is less sure.
+//! alone), and it is less sure. So it is where connections wait in each reading while the process sleeps and nothing else is short.
 //!
 //! ## What to do
 //! Raise `server.max-connections`, and `server.max-fds` to at least twice that: each connection takes a file, and another one for what it

@@ -8,7 +8,8 @@
 //!
 //! ## How it is recognised
 //! Such a limit is loaded and active for a part of the site, and its sign is there. Of a bandwidth limit: bytes received
-//! divided by the time that requests were in flight is the configured rate; most of the response time lies between the first
+//! divided by the time that requests were in flight is the configured rate (up to three times of it for nginx, which sends the first
+//! second's bytes at once), or those of a request alone are; most of the response time lies between the first
 //! byte and the last, and CPU is free; if connections wait in the accept queue, the workers are held by such responses. If the
 //! rate cannot be read, the pace alone is a suspicion. Of rejected requests: responses with the status of this limit, while
 //! successful ones come at the configured rate, or evenly from second to second; else they are a suspicion, as applications
@@ -17,7 +18,7 @@
 //! through evenly at the zone's rate, and take twice as long as one that is alone, with CPU free. If the server is only observed,
 //! its log has sizes and its workers times, and the time of the first byte is unknown; the rate of a location, or of each client, is
 //! a suspicion, and responses that go out in the first step of a limit are not slowed by it. Fewer than one request in ten that is
-//! turned away is half sure.
+//! turned away is half sure. Where nobody counts requests, those that wait in nginx itself while its workers sleep are taken to be held.
 //!
 //! ## What to do
 //! Ask the owner of the limit. If it must stay, this is the site's speed for such clients, and no other setting helps. The
