@@ -8,13 +8,14 @@
 use super::diag;
 use super::links::{Contact, Party, Space, View, addresses};
 use super::processes::{Processes, user_of};
-use super::unprivileged;
+use super::unprivileged::{self, HiddenServer};
 use crate::os::{machine, procfs};
 use crate::services::{Observe, UNKNOWN, php_fpm};
 use crate::visibility::foreign_namespace;
 use crate::visibility::listeners::{NEEDS_RIGHTS, NO_PID};
 use crate::visibility::mount_namespace::{in_root, root_of};
 use crate::visibility::network_namespace::{self, space_of};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -92,6 +93,7 @@ pub struct Survey<'a> {
     order: Vec<u32>,
     links: BTreeMap<(u32, String, Option<u32>), Link>,
     missing: Vec<MissingSignal>,
+    hidden_servers: OnceCell<Vec<HiddenServer>>,
 }
 
 impl std::fmt::Debug for dyn Observe {
@@ -120,6 +122,7 @@ pub fn survey(
         order: vec![],
         links: BTreeMap::new(),
         missing: vec![],
+        hidden_servers: OnceCell::new(),
     };
     let front_space = front.as_ref().and_then(|front| survey.processes.get(front.pid)?.space);
     survey.spaces = Rc::new(survey.read_spaces(None, front_space));
@@ -225,7 +228,8 @@ impl Survey<'_> {
 
     /// Notes that a service talks to somebody, who is looked at in turn when he is new.
     fn link(&mut self, from: u32, contact: &Contact, count: Option<u64>, view: &View<'_>) {
-        let to = self.processes.main_of(&contact.server).or_else(|| self.unseen_server(contact));
+        let seen = self.processes.main_of(&contact.server);
+        let to = seen.or_else(|| self.unseen_server(contact));
         let key = (from, contact.by.clone(), to);
         if self.links.len() >= LINKS_COUNT_MAX && !self.links.contains_key(&key) {
             return;
@@ -246,13 +250,26 @@ impl Survey<'_> {
         if let Some(to) = to {
             let depth = self.found.get(&from).map_or(0, |known| known.depth) + 1;
             self.add(to, depth, view);
+            if seen.is_none() {
+                self.warn_of_guess(to, &contact.by);
+            }
+        }
+    }
+
+    /// Says of a service that it was found by its configuration alone.
+    fn warn_of_guess(&mut self, pid: u32, by: &str) {
+        let Some(Known { snapshot, .. }) = self.found.get_mut(&pid) else { return };
+        let warning = unprivileged::guess(&snapshot.service, pid, &format!("at {by}"));
+        if !snapshot.warnings.contains(&warning) {
+            snapshot.warnings.push(warning);
         }
     }
 
     /// Who probably serves an address at which somebody listens, and it may not be seen who.
     fn unseen_server(&self, contact: &Contact) -> Option<u32> {
         let is_hidden = !contact.server.is_empty() && self.processes.iter().any(|(_, seen)| seen.refused);
-        let probably = is_hidden.then(|| unprivileged::server_at(&contact.by)).flatten()?;
+        let servers = || self.hidden_servers.get_or_init(unprivileged::hidden_servers);
+        let probably = is_hidden.then(|| unprivileged::server_at(&contact.by, servers())).flatten()?;
         self.processes.get(probably).is_some_and(|seen| seen.refused).then_some(probably)
     }
 

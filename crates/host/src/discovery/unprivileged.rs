@@ -28,22 +28,45 @@ pub fn snapshot(hidden: &Hidden) -> ServiceSnapshot {
     let Ok(mut snapshot) = service.snapshot(pid, port) else {
         return unknown(hidden, vec![pid]);
     };
-    let name = service.name();
-    snapshot.warnings.push(format!(
-        "that {name} with process {pid} listens on port {port} was told from its configuration: webdyno may not see who holds the socket"
-    ));
+    snapshot.warnings.push(guess(service.name(), pid, &format!("on port {port}")));
     snapshot
+}
+
+/// The warning that who listens somewhere was read from its configuration.
+pub fn guess(service: &str, pid: u32, at: &str) -> String {
+    format!(
+        "that {service} with process {pid} listens {at} was read from its configuration: webdyno may not see who holds \
+         the socket"
+    )
+}
+
+/// A main process that we may not look into.
+#[derive(Debug)]
+pub struct HiddenServer {
+    pid: u32,
+    service: &'static dyn Observe,
+    /// Where it listens by its own configuration; `None` where that is told of a port only.
+    listens: Option<Vec<String>>,
+}
+
+/// All of them. Reading a configuration may start a program, so that it is done once.
+pub fn hidden_servers() -> Vec<HiddenServer> {
+    let read = |(pid, service): (u32, &'static dyn Observe)| {
+        let listens = service.backend(pid).map(|read| read.map_or(vec![], |backend| backend.listens));
+        HiddenServer { pid, service, listens }
+    };
+    unseen_programs(|_| true).map(read).collect()
 }
 
 /// The process that probably listens at an address that another's configuration names (`unix:/run/php/fpm.sock`, `127.0.0.1:9000`): the
 /// one whose own configuration says so.
-pub fn server_at(by: &str) -> Option<u32> {
+pub fn server_at(by: &str, among: &[HiddenServer]) -> Option<u32> {
     let wanted = addresses(by);
-    let listens = |(pid, service): &(u32, &'static dyn Observe)| match service.backend(*pid) {
-        Some(read) => read.is_ok_and(|backend| backend.listens.iter().any(|at| is_same(at, by))),
-        None => wanted.iter().any(|one| service.listens_on(*pid, one.port()) == Some(true)),
+    let listens = |server: &&HiddenServer| match &server.listens {
+        Some(listens) => listens.iter().any(|at| is_same(at, by)),
+        None => wanted.iter().any(|one| server.service.listens_on(server.pid, one.port()) == Some(true)),
     };
-    let mut servers = unseen_programs(|_| true).filter(listens).map(|(pid, _)| pid);
+    let mut servers = among.iter().filter(listens).map(|server| server.pid);
     servers.next().filter(|_| servers.next().is_none())
 }
 
@@ -116,7 +139,7 @@ mod tests {
         ] {
             assert_eq!(is_same(listens, by), is_it, "{listens} {by}");
         }
-        assert_eq!(server_at("unix:/run/nobody-has-this.sock"), None);
+        assert_eq!(server_at("unix:/run/nobody-has-this.sock", &hidden_servers()), None);
     }
 
     #[test]

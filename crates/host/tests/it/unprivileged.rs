@@ -134,7 +134,7 @@ fn is_apache(snapshot: &ServiceSnapshot) {
     assert!(control.why.contains("permission denied") && control.how_to_enable.contains("sudo"));
     let [rights, inferred] = &snapshot.warnings[..] else { panic!("{:?}", snapshot.warnings) };
     assert!(rights.contains("none can be changed; run webdyno with sudo"), "{rights}");
-    assert!(inferred.contains("was told from its configuration"), "{inferred}");
+    assert!(inferred.contains("was read from its configuration"), "{inferred}");
 }
 
 fn is_unknown(snapshot: &ServiceSnapshot) {

@@ -19,6 +19,7 @@ use webdyno_host::agent::{BUILD, Options};
 use webdyno_host::change::StateDir;
 use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::discovery::survey::{SurveyBudget, survey};
+use webdyno_host::services::php_fpm::controllable;
 use webdyno_host::services::{self, snapshot_unknown};
 use webdyno_model::topology::{Access, Topology};
 
@@ -62,6 +63,7 @@ pub fn observe(order: &str) {
         _ => {
             let lacking = topology.missing.iter().find(|missing| missing.signal == "topology").unwrap();
             assert!(lacking.why.contains("permission denied") && lacking.how_to_enable.contains("sudo"));
+            fpm_is_read_from_its_configuration(&topology);
         }
     }
     let all = session.request(ToAgent::Topology { port: None, access: access.clone() });
@@ -86,6 +88,22 @@ pub fn observe(order: &str) {
     assert!(!Path::new(STATE).exists());
     let left: Vec<_> = std::fs::read_dir(folder).unwrap().collect();
     assert!(left.is_empty(), "the session's folder is left as it was found: {left:?}");
+}
+
+/// Who may not see which process holds PHP-FPM's sockets takes it from its configuration, says so, and can change nothing.
+fn fpm_is_read_from_its_configuration(topology: &Topology) {
+    let fpm: Vec<_> = topology.backends.iter().filter(|backend| backend.service == "php_fpm").collect();
+    let [fpm] = fpm[..] else { panic!("{topology:#?}") };
+    let pools: BTreeSet<&str> = fpm.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+    assert_eq!(pools, BTreeSet::from(["a", "b"]), "{fpm:?}");
+    let linked = topology.links.iter().filter(|link| link.to_pid == Some(fpm.pid));
+    for by in linked.map(|link| &link.by) {
+        let is_told =
+            |warning: &&String| warning.contains(&format!("at {by} was read from its configuration"));
+        assert_eq!(fpm.warnings.iter().filter(is_told).count(), 1, "{by} {:?}", fpm.warnings);
+    }
+    let error = controllable(fpm).unwrap_err();
+    assert!(error.hint.clone().unwrap_or_default().contains("sudo"), "{error:?}");
 }
 
 /// The command by which this program becomes the observer: its words, to be run by something else.
