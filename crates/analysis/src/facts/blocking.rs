@@ -13,6 +13,7 @@ fact_table! {
     (upstream_waiting_mean, "requests", "upstreams.*.waiting_count", Derivation::Mean),
     (upstream_waiting_max, "requests", "upstreams.*.waiting_count", Derivation::Max),
     (upstream_unsure_mean, "connections", "upstreams.*.unsure_count", Derivation::Mean),
+    (upstream_connecting_mean, "connections", "upstreams.*.connecting_count", Derivation::Mean),
     (upstream_waited_us, "us", "upstreams.*.waited_us", Derivation::Mean),
     (busiest_thread_fraction, "fraction", "threads.busiest_fraction", Derivation::Mean),
     (saturated_threads_mean, "threads", "threads.saturated_count", Derivation::Mean),

@@ -18,6 +18,7 @@ fact_table! {
     (backend_unreachable_logged_per_s, "messages/s", "apache_log.AH00957.messages_count", Derivation::Rate(1.0)),
     (backend_connections_failed_logged, "messages", "apache_log.AH01079.messages_count", Derivation::Rise),
     (backend_dispatch_failed_logged, "messages", "apache_log.AH01075.messages_count", Derivation::Rise),
+    (backend_socket_failed_logged, "messages", "apache_log.AH02454.messages_count", Derivation::Rise),
     (proxy_connections_failed_logged, "messages", "apache_log.AH01114.messages_count", Derivation::Rise),
     (connections_refused_logged, "messages", "apache_log.connection_refused.messages_count", Derivation::Rise),
     (no_address_logged, "messages", "apache_log.cannot_assign_address.messages_count", Derivation::Rise),

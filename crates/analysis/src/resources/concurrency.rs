@@ -73,6 +73,12 @@ pub(crate) fn is_mostly_errors(facts: &Facts) -> bool {
     shares.iter().flatten().sum::<f64>() >= ERRORS_FRACTION_MIN
 }
 
+/// Whether most answers say that the backend was not to be had (502, 503): making those may fill the processors, and says
+/// nothing of what the backend lacks.
+pub(crate) fn is_mostly_refused(facts: &Facts) -> bool {
+    facts.value(FactId::bad_gateway_fraction).is_some_and(|share| share >= ERRORS_FRACTION_MIN)
+}
+
 /// From this share of the full processors on what a program does with them decides what the finding is.
 const MOST_FRACTION_MIN: f64 = 0.4;
 /// Whether a program behind the server takes much of the processors and nobody saw what for: scans, threads, translating

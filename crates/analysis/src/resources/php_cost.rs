@@ -26,11 +26,16 @@ pub(crate) fn php_cost(facts: &Facts) -> Option<PhpCost> {
 
 /// The same of so many cores.
 pub(crate) fn cost_of(facts: &Facts, cores: f64) -> Option<PhpCost> {
+    cost_at(facts, cores, BUSY_FRACTION_MIN)
+}
+
+/// The same where processors that are busy so much count as full already.
+pub(crate) fn cost_at(facts: &Facts, cores: f64, busy_fraction_min: f64) -> Option<PhpCost> {
     let each_us = facts.ended_per_s().map(|rate| cores / rate * 1e6);
     if cores <= 0.0 || each_us.is_some_and(|us| us < CPU_PER_REQUEST_US_MIN) {
         return None;
     }
-    let of_processors = concurrency::share_of_full_processors(facts, cores, BUSY_FRACTION_MIN);
+    let of_processors = concurrency::share_of_full_processors(facts, cores, busy_fraction_min);
     let of_requests = || {
         concurrency::requests_in_flight(facts)
             .filter(|count| *count >= 1.0)

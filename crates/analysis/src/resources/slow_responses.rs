@@ -77,6 +77,23 @@ fn place(facts: &Facts) -> Option<SlowPlace> {
     largest.filter(|(share, _)| *share >= PLACE_FRACTION_MIN).map(|(_, place)| place)
 }
 
+/// Of a network without loss not one in a thousand packets is sent again.
+const RETRANSMITTED_MIN: f64 = 0.005;
+/// A packet is sent again after 200 ms and more: quicker responses were not held up by one that was lost.
+const RETRANSMIT_US: f64 = 150_000.0;
+
+/// That packets are lost on the way, where so many are sent again that it may be what makes responses slow.
+fn lost_packets_text(facts: &Facts, slow: &SlowResponses) -> Option<String> {
+    let share = facts.value(FactId::retransmitted_fraction).filter(|share| *share >= RETRANSMITTED_MIN)?;
+    (slow.mean_us >= RETRANSMIT_US).then(|| {
+        format!(
+            " {}% of the packets that the server sends are sent again (retransmits), 200 ms late and more: they are lost on the \
+             way to the clients.",
+            format_number(significant(share * 100.0, 2))
+        )
+    })
+}
+
 /// A sentence: how many, how slow, where, and whether they come together.
 pub(crate) fn text(facts: &Facts, slow: &SlowResponses) -> String {
     let usual = facts
@@ -98,8 +115,9 @@ pub(crate) fn text(facts: &Facts, slow: &SlowResponses) -> String {
         }
         None => String::new(),
     };
+    let lost = lost_packets_text(facts, slow).unwrap_or_default();
     format!(
-        "{}% of the responses are slow ({} on average{usual}){place}{together}.",
+        "{}% of the responses are slow ({} on average{usual}){place}{together}.{lost}",
         format_number(significant(slow.fraction * 100.0, 2)),
         format_time(slow.mean_us)
     )
@@ -153,7 +171,8 @@ pub(crate) fn foreign_burst(facts: &Facts) -> Option<(f64, f64)> {
 }
 
 /// The names of the facts that all this rests on.
-pub(crate) const FACTS: [FactId; 17] = fact_ids! {
+pub(crate) const FACTS: [FactId; 18] = fact_ids! {
+    retransmitted_fraction,
     slow_requests, slow_fraction, slow_time_mean_us, slow_time_fraction, usual_time_max_us, slow_seconds_fraction,
     slow_in_connect_fraction, slow_in_server_fraction, slow_in_transfer_fraction, slow_seconds_service_cores,
     other_seconds_service_cores, slow_seconds_foreign_cores, other_seconds_foreign_cores, slow_seconds_cpu_wait_fraction,
@@ -177,6 +196,20 @@ pub(crate) mod tests {
         (FactId::slow_in_server_fraction, 1.0),
         (FactId::slow_in_transfer_fraction, 0.0),
     ];
+
+    #[test]
+    fn packets_that_are_lost_are_told_where_they_may_make_responses_slow() {
+        let told = |changes: &[(FactId, f64)]| {
+            let facts = facts(&with_changes(&SLOW, changes), &[]);
+            text(&facts, &noticed(&facts).unwrap())
+                .contains("3.3% of the packets that the server sends are sent again")
+        };
+        let lost = (FactId::retransmitted_fraction, 0.033);
+        assert_eq!(
+            [told(&[lost]), told(&[]), told(&[lost, (FactId::slow_time_mean_us, 60_000.0)])],
+            [true, false, false]
+        );
+    }
 
     #[test]
     fn what_users_meet_is_noticed_and_what_the_generator_does_is_not() {

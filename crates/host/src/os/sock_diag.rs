@@ -22,6 +22,7 @@ pub(crate) const UDP: u8 = 17;
 /// Connection states of include/net/tcp_states.h, as bits: `1 << state`.
 pub(crate) mod state {
     pub(crate) const ESTABLISHED: u8 = 1;
+    pub(crate) const SYN_SENT: u8 = 2;
     pub(crate) const TIME_WAIT: u8 = 6;
     pub(crate) const CLOSE: u8 = 7;
     pub(crate) const CLOSE_WAIT: u8 = 8;

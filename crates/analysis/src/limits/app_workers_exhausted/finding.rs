@@ -9,7 +9,7 @@ use crate::limits::slow_upstream::finding::{at_most_waiting, awaited};
 use crate::resources::concurrency::WAITING_CORES_MAX;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::workers::HEADROOM;
-use crate::resources::{concurrency, worker_waits};
+use crate::resources::{concurrency, memory_evidence, worker_waits};
 use crate::settings::backends::{self, UNKNOWN};
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
@@ -50,7 +50,8 @@ struct FullApplication<'a> {
 
 /// Fires when connections wait for a worker of an application server, and nothing else is what is short.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if worker_waits::machine_is_short(facts) {
+    let is_of_errors = concurrency::is_mostly_refused(facts) && !memory_evidence::is_proven(facts);
+    if worker_waits::machine_is_short(facts) && !is_of_errors {
         return None;
     }
     let queued = behind(facts).or_else(|| in_front(facts)).and_then(|full| really_serving(facts, full));

@@ -14,11 +14,15 @@ use webdyno_model::setting::SettingId;
 const REFUSED_PER_S_MIN: f64 = 0.1;
 const FAILED_FRACTION_MIN: f64 = 0.01;
 
-/// Fires when the log and the responses say that a backend is not to be had.
+/// Fires when the log and the responses say that a backend is not to be had, or connections to it are never made.
 pub fn check(facts: &Facts) -> Option<Finding> {
     if memory_evidence::is_proven(facts) {
         return None;
     }
+    super::unreachable::check(facts).or_else(|| by_errors(facts))
+}
+
+fn by_errors(facts: &Facts) -> Option<Finding> {
     let logged: f64 = LOGGED.into_iter().filter_map(|name| facts.value(name)).fold(0.0, f64::max);
     let per_s = facts.window_s(FactId::backend_unreachable_logged).map(|window_s| logged / window_s);
     let is_logged = logged >= 1.0 && per_s.is_none_or(|rate| rate >= REFUSED_PER_S_MIN);
@@ -37,16 +41,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .any(|name| facts.value(name).is_some_and(|times| times >= 1.0));
     let targets = targets(facts, refused);
     let at = if targets.is_empty() { String::new() } else { format!(" at {}", targets.join(" or ")) };
-    let how = match (is_logged, refused) {
-        (true, true) => {
-            format!(
-                "{} connections refused, as nothing listens there or its accept queue is full",
-                format_number(logged)
-            )
-        }
-        (true, false) => format!("the server logged it {} times", format_number(logged)),
-        (false, _) => "the server's log gives no reason".to_owned(),
-    };
+    let ended = ended_without_response(facts).filter(|ended| *ended > logged);
+    let how = how_text(facts, is_logged.then_some(logged), refused, ended);
     Some(Finding {
         id: LimitId::BackendRefused.into(),
         summary: format!(
@@ -66,10 +62,36 @@ pub fn check(facts: &Facts) -> Option<Finding> {
                 "by its log the server itself ran out of them: fix that first, the backend may be healthy";
             let front = facts.service.as_ref().map_or("apache", |service| service.service.as_str());
             manual(SettingId::of_service(front, "ports and descriptors"), "none", why)
+        } else if ended.is_some() {
+            let why = "look in the backend's own log why it ends requests: a time limit (request_terminate_timeout), a crash, no memory";
+            manual(SettingId::external("backend", "its log"), "none", why)
         } else {
             remedy(facts, &targets, &at)
         }],
     })
+}
+
+/// In which way it fails, by what was logged.
+fn how_text(facts: &Facts, logged: Option<f64>, refused: bool, ended: Option<f64>) -> String {
+    let is_full = facts.value(FactId::nginx_backend_queue_full_messages).is_some_and(|times| times >= 1.0);
+    match (ended, logged.map(format_number)) {
+        (Some(ended), _) => format!("it ended {} requests without a response", format_number(ended)),
+        (None, Some(times)) if refused => {
+            format!("{times} connections refused, as nothing listens there or its accept queue is full")
+        }
+        (None, Some(times)) if is_full => {
+            format!("{times} connections found no room in the accept queue of its socket")
+        }
+        (None, Some(times)) => format!("the server logged it {times} times"),
+        (None, None) => "the server's log gives no reason".to_owned(),
+    }
+}
+
+/// Requests that a backend took in, and whose connections it closed or that were reset when its process ended.
+fn ended_without_response(facts: &Facts) -> Option<f64> {
+    let counts = fact_ids! { nginx_backend_closed_messages, nginx_backend_reset_messages };
+    let ended: f64 = counts.into_iter().filter_map(|name| facts.value(name)).sum();
+    (ended >= 1.0).then_some(ended)
 }
 
 /// To start the backend, or to look for it where it listens. Where just one program listens at an address that is not looked
@@ -119,13 +141,16 @@ fn has_known_cause(facts: &Facts, logged: f64) -> bool {
     own >= 1.0 && own >= 0.5 * logged
 }
 
-const LOGGED: [FactId; 6] = fact_ids! {
-    nginx_backend_refused_messages, nginx_backend_absent_messages,
+const LOGGED: [FactId; 9] = fact_ids! {
+    nginx_backend_refused_messages, nginx_backend_absent_messages, nginx_backend_queue_full_messages,
+    nginx_backend_timed_out_messages, backend_socket_failed_logged,
     backend_unreachable_logged, backend_connections_failed_logged, backend_dispatch_failed_logged,
     proxy_connections_failed_logged,
 };
-const CITED: [FactId; 14] = fact_ids! {
-    nginx_backend_refused_messages, nginx_backend_absent_messages,
+const CITED: [FactId; 19] = fact_ids! {
+    nginx_backend_closed_messages, nginx_backend_reset_messages,
+    nginx_backend_refused_messages, nginx_backend_absent_messages, nginx_backend_queue_full_messages,
+    nginx_backend_timed_out_messages, backend_socket_failed_logged,
     backend_unreachable_logged, backend_connections_failed_logged, backend_dispatch_failed_logged,
     proxy_connections_failed_logged, connections_refused_logged, no_address_logged, no_descriptors_logged,
     bad_gateway_fraction, failed_fraction, server_errors_answered_per_s, rate, ended_per_s,
@@ -221,8 +246,24 @@ mod tests {
     }
 
     #[test]
+    fn a_backend_that_ends_requests_is_not_told_as_one_that_is_gone() {
+        let values = [
+            (FactId::nginx_backend_reset_messages, 40.0),
+            (FactId::nginx_backend_closed_messages, 2.0),
+            (FactId::nginx_backend_refused_messages, 0.0),
+            (FactId::bad_gateway_fraction, 1.0),
+        ];
+        let finding = check(&facts(&values, &[])).unwrap();
+        assert!(finding.summary.contains("it ended 42 requests without a response"), "{}", finding.summary);
+        assert!(finding.remedies[0].why.contains("own log"), "{:?}", finding.remedies);
+    }
+
+    #[test]
     fn nginx_tells_it_in_its_own_words() {
-        for message in [FactId::nginx_backend_refused_messages, FactId::nginx_backend_absent_messages] {
+        for message in fact_ids! {
+            nginx_backend_refused_messages, nginx_backend_absent_messages, nginx_backend_queue_full_messages,
+            nginx_backend_timed_out_messages,
+        } {
             let values = [
                 (message, 300.0),
                 (FactId::server_errors_answered_per_s, 30.0),

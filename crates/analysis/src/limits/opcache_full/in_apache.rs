@@ -18,6 +18,9 @@ const READ_PER_ANSWER_MIN: f64 = 2.0;
 /// One worker uses no page of scripts that it was never asked for: half of the cache in one means that it is full.
 const RESIDENT_FRACTION_MIN: f64 = 0.4;
 const CONFIDENCE: f64 = 0.8;
+/// Translating takes most of what a request costs: it may be what limits where processors idle for a part of the time, too.
+const BUSY_FRACTION_MIN: f64 = 0.6;
+const CONFIDENCE_WITH_ROOM: f64 = 0.6;
 
 /// Fires where OPcache is on, a worker uses much of it, and scripts are read for each request while PHP is what the processors do.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
@@ -29,8 +32,11 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let is_full = resident >= RESIDENT_FRACTION_MIN * size
         && read >= READ_BYTES_MIN.max(READ_PER_ANSWER_MIN * answer)
         && !memory_evidence::is_proven(facts);
-    let work =
-        is_full.then(|| php_cost::cost_of(facts, facts.value(FactId::service_cpu_cores)?)).flatten()?;
+    let cores = facts.value(FactId::service_cpu_cores).filter(|_| is_full)?;
+    let (work, confidence) = match php_cost::cost_of(facts, cores) {
+        Some(work) => (work, CONFIDENCE),
+        None => (php_cost::cost_at(facts, cores, BUSY_FRACTION_MIN)?, CONFIDENCE_WITH_ROOM),
+    };
     let each = work.each_us.map_or(String::new(), |us| format!(", {} per request", format_time(us)));
     Some(Finding {
         id: LimitId::OpcacheFull.into(),
@@ -41,7 +47,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
             format_bytes(size),
             format_number(work.cores)
         ),
-        confidence: CONFIDENCE,
+        confidence,
         explains_fraction: Some(significant(work.share * TRANSLATING_FRACTION, 3)),
         facts: facts.cite(&fact_ids! {
             opcache_mapping_bytes, opcache_resident_bytes, opcache_read_bytes_per_s, service_cpu_cores, cpu_per_request_us,
@@ -91,6 +97,8 @@ mod tests {
             (CONFIDENCE, Some(SettingValue::Integer(128)))
         );
         assert!(with(&[], 0).is_none(), "that is opcache-off");
+        let some_room = [(FactId::service_cpu_cores, 0.7), (FactId::cpu_busy_fraction, 0.78)];
+        assert_eq!(with(&some_room, 1).map(|found| found.confidence), Some(CONFIDENCE_WITH_ROOM));
         for (what, change) in [
             ("all is kept", (FactId::opcache_read_bytes_per_s, 2e4)),
             ("a cache that is hardly used", (FactId::opcache_resident_bytes, 1e6)),

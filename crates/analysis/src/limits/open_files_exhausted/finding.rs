@@ -2,6 +2,8 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::resources::time_breakdown::noticed_queue;
+use crate::settings::backends;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -14,6 +16,11 @@ const NEAR_LIMIT_FRACTION: f64 = 0.85;
 
 /// At its limit a process is, that has none left but for a moment.
 const AT_LIMIT_FRACTION: f64 = 0.98;
+
+/// A process that has none left accepts nobody: connections wait, and nothing fails.
+const CONFIDENCE_QUEUED: f64 = 0.8;
+const QUEUE_MIN: f64 = 2.0;
+const WAITING_FRACTION_MIN: f64 = 0.5;
 
 /// Requests that fail at all.
 const FAILED_FRACTION_MIN: f64 = 0.001;
@@ -57,6 +64,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             None => (FilesOwner::Service, if failing || !facts.loaded { 0.85 } else { 0.5 }),
         },
         (None, None) if failing && near(fraction, AT_LIMIT_FRACTION) => (FilesOwner::Service, 0.7),
+        (None, None) if near(fraction, AT_LIMIT_FRACTION) && noticed_queue(facts).is_some() => {
+            (FilesOwner::Service, CONFIDENCE_QUEUED)
+        }
+        (None, None) if near(backend_fraction, AT_LIMIT_FRACTION) && is_queued_for(facts, backend) => {
+            (FilesOwner::Backend(backend?), CONFIDENCE_QUEUED)
+        }
         (None, None) if failing && near(backend_fraction, AT_LIMIT_FRACTION) => {
             (FilesOwner::Backend(backend?), 0.7)
         }
@@ -72,9 +85,31 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// The program that facts have this name for.
+fn program_of<'a>(facts: &'a Facts, name: &'a str) -> &'a str {
+    let mut named = facts.topology.iter().flat_map(backends::named);
+    named.find(|(of_facts, _)| of_facts == name).map_or(name, |(_, service)| backends::program_name(service))
+}
+
+/// Whether connections stand in an accept queue of this program nearly all the time.
+fn is_queued_for(facts: &Facts, program: Option<&str>) -> bool {
+    let is_its = |listener: &str| {
+        let at = facts.topology.as_ref().and_then(|topology| backends::listening_at(topology, listener));
+        at.is_some_and(|(name, _)| Some(name.as_str()) == program)
+    };
+    let lasts = |listener: &str| {
+        let share = facts.value_of(FactId::backend_waiting_fraction, listener);
+        share.is_some_and(|share| share >= WAITING_FRACTION_MIN)
+    };
+    let mut queues = facts.each(FactId::backend_queue_mean);
+    queues.any(|(listener, queue)| queue >= QUEUE_MIN && lasts(listener) && is_its(listener))
+}
+
 fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> String {
     let count = message.and_then(|name| facts.value(name));
-    let output = count.map_or("requests fail".into(), |count| {
+    let fails = facts.value(FactId::failed_fraction).is_some_and(|failed| failed >= FAILED_FRACTION_MIN);
+    let without_log = if fails { "requests fail" } else { "connections wait in its accept queue" };
+    let output = count.map_or(without_log.into(), |count| {
         let times = if count == 1.0 { "once".into() } else { format!("{} times", format_number(count)) };
         format!("logged {times}: too many open files")
     });
@@ -95,7 +130,7 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> St
         FilesOwner::Backend(name) => {
             let value = |fact: FactId| facts.value_of(fact, name);
             (
-                format!("the processes of {name}"),
+                format!("the processes of {}", program_of(facts, name)),
                 of(value(FactId::backend_open_files_max), value(FactId::backend_open_files_limit)),
             )
         }
@@ -190,7 +225,7 @@ fn of_nginx(facts: &Facts) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool, with_changes};
+    use crate::facts::testing::{facts, facts_of_several, of_pool, with_changes};
 
     const EXHAUSTED: [(FactId, f64); 5] = [
         (FactId::open_files_messages, 40.0),
@@ -274,5 +309,32 @@ mod tests {
         let finding = check(&facts).unwrap();
         assert!(finding.summary.contains("processes of php_fpm") && finding.summary.contains("1020 of 1024"));
         assert_eq!((finding.remedies[0].setting.target.name(), finding.confidence), ("php_fpm", 0.9));
+    }
+
+    #[test]
+    fn who_has_no_file_left_accepts_nobody_and_nothing_fails() {
+        const AT: &str = "127.0.0.1:8000";
+        let with = |fraction: f64, queue: f64| {
+            let several = [
+                (FactId::backend_open_files_fraction, "unknown", fraction),
+                (FactId::backend_queue_mean, AT, queue),
+                (FactId::backend_waiting_fraction, AT, 1.0),
+            ];
+            let mut facts = facts_of_several(&[(FactId::failed_fraction, 0.0)], &several);
+            let backend = webdyno_model::service::ServiceSnapshot {
+                service: "unknown".into(),
+                pid: 7,
+                executable: Some("/usr/bin/python3.11".into()),
+                listens: vec![AT.into()],
+                ..Default::default()
+            };
+            facts.topology =
+                Some(webdyno_model::topology::Topology { backends: vec![backend], ..Default::default() });
+            check(&facts).map(|finding| (finding.confidence, finding.summary))
+        };
+        let (confidence, summary) = with(1.0, 50.0).unwrap();
+        assert_eq!(confidence, CONFIDENCE_QUEUED);
+        assert!(summary.contains("python3.11: connections wait in its accept queue"), "{summary}");
+        assert_eq!([with(0.6, 50.0), with(1.0, 0.3)], [None, None]);
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! ## How it is recognised
 //! The log of the service says `(24)Too many open files` (for the whole machine: `(23)Too many open files in system`, and the
-//! kernel's log), and a process was seen near its limit. Without logs: a process is at its limit while requests fail.
+//! kernel's log), and a process was seen near its limit. Without logs: a process is at its limit while requests fail, or
+//! while connections wait in its accept queue.
 //!
 //! ## What to do
 //! Raise the limit of the process to twice what its settings can need: two for each connection that a process can have, and
@@ -30,6 +31,7 @@ pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         ahead_fullest_open_files_limit, ahead_fullest_open_files_max, ahead_open_files_limit,
         ahead_open_files_max, backend_open_files_fraction, backend_open_files_limit, backend_open_files_max,
+        backend_queue_mean, backend_waiting_fraction,
         failed_fraction, kernel_file_max_messages, open_files_fraction, open_files_limit, open_files_max,
         nginx_open_files_messages, open_files_messages, open_files_program_messages, open_files_system_messages, rate,
         resource_short_exits, system_open_files_limit, system_open_files_max,
@@ -39,6 +41,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::NginxConnectionsExhausted,
         LimitId::LighttpdConnectionsExhausted,
         LimitId::ApacheWorkersExhausted,
+        LimitId::AppWorkersExhausted,
         LimitId::ApacheWorkerChurn,
         LimitId::ApacheSpawnLag,
         LimitId::ApacheScoreboardFull,

@@ -12,7 +12,8 @@ use webdyno_model::number::significant;
 
 /// Fires when requests wait for a process of a pool that may start no more.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if concurrency::is_cpu_bound(facts) || memory_evidence::is_proven(facts) {
+    let is_cpu_bound = concurrency::is_cpu_bound(facts) && !concurrency::is_mostly_refused(facts);
+    if is_cpu_bound || memory_evidence::is_proven(facts) {
         return None;
     }
     let pools =
@@ -156,6 +157,12 @@ pub(crate) mod tests {
     fn processes_that_wait_for_a_core_or_for_memory_are_not_the_limit() {
         assert!(with(&[], &[(FactId::cpu_busy_fraction, 0.99), (FactId::site_cpu_cores, 1.7)]).is_none());
         assert!(with(&[], &[(FactId::cpu_busy_fraction, 0.99), (FactId::site_cpu_cores, 0.1)]).is_some());
+        let refused = [
+            (FactId::cpu_busy_fraction, 0.99),
+            (FactId::site_cpu_cores, 1.9),
+            (FactId::bad_gateway_fraction, 0.99),
+        ];
+        assert!(with(&[], &refused).is_some(), "making errors is what fills them");
         assert!(
             with(
                 &[],

@@ -126,6 +126,10 @@ pub(crate) fn at_most_waiting(facts: &Facts, address: &str, seen: f64) -> f64 {
 /// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
 /// nobody knows that: then what takes longer than most pages do is suspected.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    of_another_machine(facts).or_else(|| super::name_server::check(facts))
+}
+
+fn of_another_machine(facts: &Facts) -> Option<Finding> {
     let upstream =
         awaited(facts).filter(|upstream| upstream.program.is_none() && !is_here(upstream.address))?;
     let alone_us = facts.value(FactId::response_time_alone_us);

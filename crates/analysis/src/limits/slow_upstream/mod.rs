@@ -11,7 +11,8 @@
 //! that it takes for each: many times what a whole request took that was sent alone before the load. On kept connections the next
 //! question may follow an answer within a tick of the kernel's clock: then it is only known that they are open, and the finding is
 //! less sure; where hardly any was seen to wait, or where it may not be seen whose connections these are, half sure. Processors and
-//! memory of this machine are not what is short. A server that takes as long for one as for many is no limit: then the workers that
+//! memory of this machine are not what is short. A name server is another server, too: most requests that are worked on have a DNS
+//! lookup in flight (sockets of UDP towards port 53), and no setting of Apache makes them. A server that takes as long for one as for many is no limit: then the workers that
 //! wait for it are (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is.
 //!
 //! ## What to do
@@ -20,9 +21,10 @@
 //!
 //! ## By hand
 //! `ss -tni state established dst ADDRESS` under load: connections with lastsnd below lastrcv wait; their number by the rate is the
-//! time of each. nginx: `$upstream_response_time` in its log format.
+//! time of each; `ss -uan 'dport = :53'` shows lookups. nginx: `$upstream_response_time` in its log format.
 
 pub(crate) mod finding;
+mod name_server;
 
 use crate::facts::fact_ids;
 use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
@@ -30,7 +32,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, cpu_busy_fraction, in_flight_mean, offered_rate, rate, response_time_alone_us,
+        accept_queue_mean, cpu_busy_fraction, in_flight_mean, look_ups_mean, offered_rate, rate, response_time_alone_us,
         response_time_mean_us, response_time_p99_us, upstream_connections_mean, upstream_unsure_mean, upstream_waited_us, upstream_waiting_mean,
     }],
     causes: &[

@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::healthy::response_time::slower_than_alone;
 use crate::resources::memory_pressure;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
@@ -126,7 +127,9 @@ fn has_late_requests(facts: &Facts) -> bool {
         .value(FactId::rate)
         .zip(facts.value(FactId::offered_rate))
         .is_some_and(|(rate, offered)| rate < 0.95 * offered);
-    behind || facts.value(FactId::response_time_inflation).is_none_or(|times| times >= INFLATION_MIN)
+    behind
+        || facts.value(FactId::response_time_inflation).is_none_or(|times| times >= INFLATION_MIN)
+        || slower_than_alone(facts).is_some()
 }
 
 /// Memory that would hold all files that are asked for, if all are asked for alike: of them the share that is found in
@@ -209,6 +212,15 @@ mod tests {
                 Some(0.8),
             ),
             (vec![(FactId::group_file_refaults_per_s, 10.0)], None),
+            (vec![(FactId::response_time_inflation, 1.4)], None),
+            (
+                vec![
+                    (FactId::response_time_inflation, 1.4),
+                    (FactId::response_time_alone_us, 900.0),
+                    (FactId::response_time_mean_us, 137_000.0),
+                ],
+                Some(0.9),
+            ),
             (
                 vec![
                     (FactId::pressure_group_io_some_fraction, 0.05),

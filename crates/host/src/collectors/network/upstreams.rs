@@ -2,6 +2,7 @@
 //! them something was asked that is not answered, and how long ago. A server on another machine has no queue that could be seen; how many
 //! requests are there at once, by the rate, is how long each of them takes (Little's law). On kept connections the next question may
 //! follow an answer within one tick of the kernel's clock, as a quick answer follows a question: these are told apart, as unsure.
+//! So are connections that were begun and that nobody confirmed yet (SYN-SENT): a server that is gone answers none.
 //!
 //! Facts: sock_diag(7), ip(7) (`ip_local_port_range`): a connection that began here has a port of that range. Those of all
 //! programs in the service's network namespace are counted: which of them are in its chain, the topology tells. Where there are
@@ -39,6 +40,8 @@ struct Open {
     all: u64,
     waiting: u64,
     unsure: u64,
+    /// Begun, and not confirmed by the server; not among `all`.
+    connecting: u64,
     /// The time for which those have waited so far, together.
     waited_ms: u64,
 }
@@ -61,7 +64,7 @@ fn connections(port: Option<u16>) -> io::Result<HashMap<SocketAddr, Open>> {
     each(listening, |entry| {
         listened.insert(entry.own().1);
     })?;
-    let states = states([state::ESTABLISHED]);
+    let states = states([state::ESTABLISHED, state::SYN_SENT]);
     let mut found: HashMap<SocketAddr, Open> = HashMap::new();
     each(Query { protocol: TCP, states, own_ports, with_info: true, ..Query::default() }, |entry| {
         let (address, peer_port) = entry.peer();
@@ -72,6 +75,10 @@ fn connections(port: Option<u16>) -> io::Result<HashMap<SocketAddr, Open>> {
             return;
         }
         let open = found.entry(server).or_default();
+        if entry.state() == state::SYN_SENT {
+            open.connecting += 1;
+            return;
+        }
         open.all += 1;
         open.waiting += u64::from(entry.awaits_answer() == Some(true));
         open.unsure += u64::from(entry.awaits_answer().is_none());
@@ -90,7 +97,7 @@ impl Upstreams {
     fn reported_servers(&mut self, found: &HashMap<SocketAddr, Open>) -> Vec<(SocketAddr, Open)> {
         let own = range(&procfs::read_text(LOCAL_PORTS).unwrap_or_default());
         let mut all: Vec<_> = found.iter().filter(|(server, _)| !is_client_port(server, own)).collect();
-        all.sort_by_key(|(server, open)| (std::cmp::Reverse(**open), **server));
+        all.sort_by_key(|(server, open)| (std::cmp::Reverse((open.all + open.connecting, **open)), **server));
         for (server, _) in all.into_iter().take(SERVERS_MAX) {
             if self.known.len() < TOLD_MAX {
                 self.known.insert(*server);
@@ -121,6 +128,7 @@ impl Collector for Upstreams {
             gauge("upstreams.*.connections_count", SOURCE, format!("{open} | wc -l")),
             gauge("upstreams.*.waiting_count", SOURCE, waiting("<")),
             gauge("upstreams.*.unsure_count", SOURCE, waiting("==")),
+            gauge("upstreams.*.connecting_count", SOURCE, "ss -tnH state syn-sent dst INSTANCE | wc -l"),
             gauge("upstreams.*.waited_us", SOURCE, waited),
         ]
     }
@@ -148,6 +156,7 @@ impl Collector for Upstreams {
             reading.push(format!("upstreams.{server}.connections_count"), open.all as f64);
             reading.push(format!("upstreams.{server}.waiting_count"), open.waiting as f64);
             reading.push(format!("upstreams.{server}.unsure_count"), open.unsure as f64);
+            reading.push(format!("upstreams.{server}.connecting_count"), open.connecting as f64);
             if open.waiting > 0 {
                 let waited_us = 1e3 * open.waited_ms as f64 / open.waiting as f64;
                 reading.push(format!("upstreams.{server}.waited_us"), waited_us);
@@ -165,6 +174,25 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn connections_that_nobody_confirms_are_told_apart() {
+        // Of a listener that accepts nobody the kernel takes in one more than its queue has room for, and drops what comes then.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let server = listener.local_addr().unwrap();
+        let connect = || {
+            let client =
+                rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
+                    .unwrap();
+            rustix::io::ioctl_fionbio(&client, true).unwrap();
+            let _ = rustix::net::connect(&client, &server);
+            client
+        };
+        let clients: Vec<_> = (0..4).map(|_| connect()).collect();
+        let found = connections(None).unwrap()[&server];
+        assert_eq!((found.all, found.connecting), (1, 3), "of {}", clients.len());
+    }
 
     #[test]
     fn connections_that_wait_for_an_answer_are_told_by_server_and_none_later() {

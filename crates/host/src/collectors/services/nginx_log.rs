@@ -3,7 +3,9 @@
 //! Facts: src/core/ngx_connection.c, src/event/ngx_event_accept.c and src/event/ngx_event_connect.c of nginx 1.27: `N
 //! worker_connections are not enough`, `accept4() failed (24: Too many open files)` and `connect() to ADDRESS failed (99: Cannot
 //! assign requested address)`, all at a level that no `error_log` hides but `alert` and `emerg`; src/http/ngx_http_upstream.c: `no
-//! live upstreams`, at the level `error`, as `connect() to ADDRESS failed` for a backend that is not there. Only counts are kept.
+//! live upstreams`, `upstream timed out (110: Connection timed out)`, at the level `error`, as `connect() to ADDRESS failed` for a
+//! backend that is not there or whose accept queue is full (11, for a socket in the file system), and for one that ends a connection without a response. Only counts
+//! are kept.
 
 use crate::collectors::{Collector, Metric, Reading, Target, counter};
 use crate::logs::followed::{Event, FollowedLogs};
@@ -14,7 +16,7 @@ use webdyno_model::service::LogKind;
 const READING_BYTES_MAX: u64 = 1 << 20;
 
 /// What is counted: the metric, and the words of nginx.
-const MESSAGES: [(&str, &str); 6] = [
+const MESSAGES: [(&str, &str); 10] = [
     ("nginx_log.connections_exhausted.messages_count", "worker_connections are not enough"),
     ("nginx_log.too_many_open_files.messages_count", "(24: Too many open files)"),
     (
@@ -29,6 +31,22 @@ const MESSAGES: [(&str, &str); 6] = [
     (
         "nginx_log.backend_absent.messages_count",
         "failed (2: No such file or directory) while connecting to upstream",
+    ),
+    (
+        "nginx_log.backend_queue_full.messages_count",
+        "failed (11: Resource temporarily unavailable) while connecting to upstream",
+    ),
+    (
+        "nginx_log.backend_timed_out.messages_count",
+        "upstream timed out (110: Connection timed out) while connecting to upstream",
+    ),
+    (
+        "nginx_log.backend_closed.messages_count",
+        "upstream prematurely closed connection while reading response header from upstream",
+    ),
+    (
+        "nginx_log.backend_reset.messages_count",
+        "(104: Connection reset by peer) while reading response header from upstream",
     ),
 ];
 
@@ -132,6 +150,26 @@ mod tests {
             (
                 "2026/11/23 10:00:00 [crit] 7#7: *9 connect() to unix:/run/x.sock failed (2: No such file or directory) while connecting to upstream, client: 10.1.0.1",
                 Some(5),
+            ),
+            (
+                "2026/11/23 10:00:00 [error] 7#7: *9 connect() to unix:/run/x.sock failed (11: Resource temporarily unavailable) while connecting to upstream, client: 10.1.0.1",
+                Some(6),
+            ),
+            (
+                "2026/11/23 10:00:00 [error] 7#7: *9 upstream timed out (110: Connection timed out) while connecting to upstream, client: 10.1.0.1, server: , request: \"GET / HTTP/1.1\", upstream: \"http://10.0.0.2:80/\"",
+                Some(7),
+            ),
+            (
+                "2026/11/23 10:00:00 [error] 7#7: *9 upstream timed out (110: Connection timed out) while reading response header from upstream, client: 10.1.0.1",
+                None,
+            ),
+            (
+                "2026/11/23 10:00:00 [error] 7#7: *9 upstream prematurely closed connection while reading response header from upstream, client: 10.1.0.1",
+                Some(8),
+            ),
+            (
+                "2026/11/23 10:00:00 [error] 7#7: *9 recv() failed (104: Connection reset by peer) while reading response header from upstream, client: 10.1.0.1",
+                Some(9),
             ),
             ("", None),
         ] {

@@ -4,7 +4,7 @@
 //! `APLOGNO`. Any other code is counted, too, up to a number of different ones.
 
 /// `(number, what it says)`.
-pub const CODES: [(u32, &str); 50] = [
+pub const CODES: [(u32, &str); 51] = [
     (19, "cannot open the logs, exits"),
     (20, "the configuration failed, exits"),
     (51, "a child died of a signal and left a core"),
@@ -53,6 +53,7 @@ pub const CODES: [(u32, &str); 50] = [
     (1114, "proxy: no connection to the backend"),
     (1215, "CGI: a program complains"),
     (2324, "a resource ran short: the server ends"),
+    (2454, "proxy: no connection to the backend's socket in the file system"),
     (3490, "event: the scoreboard is full, not at MaxRequestWorkers"),
     (10159, "event: MaxRequestWorkers nearly reached"),
 ];

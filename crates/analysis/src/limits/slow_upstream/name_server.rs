@@ -1,0 +1,86 @@
+//! When requests wait for a name server: pages that ask for the address of another machine, again and again, of a resolver that is slow or
+//! gone. A resolver of the C library has a socket of its own for each lookup (resolv.conf(5): 5 s per try, two tries, unless
+//! `options timeout:` and `attempts:` say else).
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::limits::LimitId;
+use crate::limits::hostname_lookups;
+use crate::limits::manual_remedy::manual;
+use crate::resources::{concurrency, worker_waits};
+use crate::wording::{format_number, format_time};
+use webdyno_model::diagnosis::Finding;
+use webdyno_model::number::significant;
+use webdyno_model::setting::SettingId;
+
+/// Fewer are there by chance, or are those that a program keeps open.
+const LOOKUPS_MIN: f64 = 3.0;
+const LOOKUPS_FRACTION_MIN: f64 = 0.5;
+/// A resolver that answers in this time, from a cache nearby, costs no one anything.
+const LOOKUP_US_MIN: f64 = 5_000.0;
+const CONFIDENCE: f64 = 0.85;
+
+/// Fires when at all times most of the requests that are worked on have a lookup in flight, and Apache is not told to make them.
+pub(super) fn check(facts: &Facts) -> Option<Finding> {
+    let look_ups = facts.value(FactId::look_ups_mean).filter(|look_ups| *look_ups >= LOOKUPS_MIN)?;
+    let in_flight = concurrency::requests_in_flight(facts)?;
+    let worked_on = (in_flight - concurrency::requests_queued(facts)).max(LOOKUPS_MIN);
+    let waiting = look_ups.min(worked_on);
+    let time_us = waiting / facts.ended_per_s()? * 1e6;
+    if waiting < LOOKUPS_FRACTION_MIN * worked_on
+        || time_us < LOOKUP_US_MIN
+        || hostname_lookups::finding::check(facts).is_some()
+        || worker_waits::machine_is_short(facts)
+    {
+        return None;
+    }
+    Some(Finding {
+        id: LimitId::SlowUpstream.into(),
+        summary: format!(
+            "Requests wait for the name server: {} of {} in progress at once have a DNS lookup in flight, {} per request.",
+            format_number(significant(waiting, 3)),
+            format_number(significant(worked_on, 3)),
+            format_time(time_us),
+        ),
+        confidence: CONFIDENCE,
+        explains_fraction: Some(significant((waiting / worked_on).min(1.0), 3)),
+        facts: facts.cite(&fact_ids! {
+            look_ups_mean, in_flight_mean, response_time_mean_us, response_time_alone_us, rate, cpu_busy_fraction,
+        }),
+        remedies: vec![manual(
+            SettingId::external("resolver", "nameserver"),
+            "none for this machine",
+            "check each nameserver of /etc/resolv.conf (time host NAME ADDRESS): the first that is slow or does not respond costs 5 s a try. \
+             A caching resolver on this machine (systemd-resolved, unbound, dnsmasq) responds at once; a name that never changes fits \
+             in /etc/hosts",
+        )],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::testing::{facts, with_changes};
+
+    #[test]
+    fn pages_that_look_names_up_wait_for_the_name_server() {
+        let base = [
+            (FactId::look_ups_mean, 11.5),
+            (FactId::in_flight_mean, 12.0),
+            (FactId::rate, 12.0),
+            (FactId::cpu_busy_fraction, 0.05),
+        ];
+        let with = |changes: &[(FactId, f64)]| check(&facts(&with_changes(&base, changes), &[]));
+        let found = with(&[]).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE, Some(0.958)));
+        let begins = "Requests wait for the name server: 11.5 of 12 in progress at once have a DNS lookup in flight, 958 ms";
+        assert!(found.summary.starts_with(begins), "{}", found.summary);
+        for (what, change) in [
+            ("some by chance", (FactId::look_ups_mean, 2.0)),
+            ("few of many", (FactId::in_flight_mean, 40.0)),
+            ("quick ones", (FactId::rate, 9000.0)),
+            ("cores are short", (FactId::pressure_group_cpu_some_fraction, 0.9)),
+        ] {
+            assert!(with(&[change]).is_none(), "{what}");
+        }
+    }
+}
