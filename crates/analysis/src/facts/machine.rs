@@ -25,6 +25,7 @@ fact_table! {
     (foreign_program_cpu_cores, "cores", "foreign.*.cpu_s", Derivation::Rate(1.0)),
     (kernel_threads_cpu_cores, "cores", "foreign.kernel_threads_cpu_s", Derivation::Rate(1.0)),
     (cpus_allowed, "cores", "cgroup.cpus_count", Derivation::Latest),
+    (backend_cpus_allowed, "cores", "process.*.cpus_count", Derivation::Latest),
     (cpu_quota_cores, "cores", "cgroup.quota_cores_count", Derivation::Latest),
     (group_cpu_cores, "cores", "cgroup.cpu_s", Derivation::Rate(1.0)),
     (cpu_periods, "periods", "cgroup.periods_count", Derivation::Rise),

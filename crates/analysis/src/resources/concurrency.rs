@@ -66,10 +66,12 @@ pub(crate) fn mean_time_alone_us(facts: &Facts) -> Option<f64> {
 /// Of all that ended, errors of the server: most of them.
 const ERRORS_FRACTION_MIN: f64 = 0.5;
 
-/// Whether most answers are errors that the server gives (500, 502, 503): whatever is full of making them is so because of
+/// Whether most answers are errors that the server gives (429, 500, 502, 503): whatever is full of making them is so because of
 /// what brings them about.
 pub(crate) fn is_mostly_errors(facts: &Facts) -> bool {
-    let shares = [FactId::server_error_fraction, FactId::bad_gateway_fraction].map(|name| facts.value(name));
+    let names =
+        [FactId::server_error_fraction, FactId::bad_gateway_fraction, FactId::too_many_requests_fraction];
+    let shares = names.map(|name| facts.value(name));
     shares.iter().flatten().sum::<f64>() >= ERRORS_FRACTION_MIN
 }
 

@@ -74,6 +74,11 @@ pub(crate) fn named(topology: &Topology) -> impl Iterator<Item = (String, &Servi
     })
 }
 
+/// The program that facts have this name for; `None` where it is not known.
+pub(crate) fn program_of<'a>(topology: &'a Topology, name: &str) -> Option<&'a str> {
+    named(topology).find(|(of_facts, _)| of_facts == name).map(|(_, service)| program_name(service))
+}
+
 /// The program that listens at an address as the kernel lists it, where it is known, with the name of its facts.
 pub(crate) fn listening_at<'a>(topology: &'a Topology, at: &str) -> Option<(String, &'a ServiceSnapshot)> {
     let written = at.replacen("*:", "[::]:", 1);

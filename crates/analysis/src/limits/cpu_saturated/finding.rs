@@ -2,7 +2,9 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
-use crate::limits::cpu_saturated::{child_turnover, deflate, gzip, less_work, revalidation, table_cache};
+use crate::limits::cpu_saturated::{
+    child_turnover, deflate, gzip, less_work, pinned, revalidation, table_cache,
+};
 use crate::limits::cpu_stolen;
 use crate::resources::processors::CpuShortage;
 use crate::resources::{concurrency, memory_evidence, php_functions, processor_time, processors, workers};
@@ -34,6 +36,10 @@ const PHP_WORK: [ProcessorWork; 2] = [ProcessorWork::Php, ProcessorWork::PhpComp
 
 /// Fires when all cores that the service may use are busy, and it waits for one.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    of_all_cores(facts).or_else(|| pinned::check(facts))
+}
+
+fn of_all_cores(facts: &Facts) -> Option<Finding> {
     let stolen = facts.value(FactId::cpu_steal_fraction).filter(|steal| *steal > STEAL_FRACTION_MAX);
     if stolen.is_some() && !cpu_stolen::finding::is_smaller_part(facts) {
         return None;

@@ -10,7 +10,8 @@
 //! an open loop (`-r`) whose rate is served in full, cores below 95% have headroom. The finding reports who used them: the
 //! service, its backends by name, the generator on the same machine, other programs by name. If other programs
 //! (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core (`softirq-bound`) use them,
-//! that is the finding. Where sampling is permitted it says what the service's CPU time was for: compression, TLS, PHP, copying,
+//! that is the finding. A program behind the service that may use only some of the cores (an affinity mask, a cpuset of its own), and
+//! keeps these busy, is short of them while others idle. Where sampling is permitted it says what the service's CPU time was for: compression, TLS, PHP, copying,
 //! network and so on, by 99 samples a second of each core; of PHP also which scripts its processes execute, as the status pages of
 //! PHP-FPM's pools and of Apache tell. The same samples decide between causes: what they show for 40% of the time is proven, and what
 //! they hardly show is not named.
@@ -47,6 +48,7 @@ pub(crate) mod deflate;
 pub(crate) mod finding;
 pub(crate) mod gzip;
 mod less_work;
+mod pinned;
 mod revalidation;
 mod table_cache;
 
@@ -60,7 +62,7 @@ pub const LIMIT: Limit = Limit {
         &fact_ids! {
             ahead_backend_cpu_cores, ahead_database_scanned_rows_per_s, ahead_database_selects_per_s,
             ahead_group_cores, ahead_group_cpu_cores, ahead_group_quota_cores, answer_bytes_mean,
-            backend_cpu_cores, client_cpu_cores, core_usable, cores, cpu_busy_fraction, cpu_per_request_us,
+            backend_cpu_cores, backend_cpus_allowed, client_cpu_cores, core_usable, cores, cpu_busy_fraction, cpu_per_request_us,
             cpu_steal_fraction, db_connections_limit, db_cpu_cores, db_files_limit, db_statements_per_s,
             db_table_cache_limit, db_tables_open, db_tables_opened_per_s, failed_fraction, fpm_queue_mean,
             offered_rate, opcache_enabled, opcache_hits_per_s, php_script_fraction, processor_time_fraction, rate, rate_ci95_fraction, response_time_mean_us,

@@ -87,8 +87,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 /// The program that facts have this name for.
 fn program_of<'a>(facts: &'a Facts, name: &'a str) -> &'a str {
-    let mut named = facts.topology.iter().flat_map(backends::named);
-    named.find(|(of_facts, _)| of_facts == name).map_or(name, |(_, service)| backends::program_name(service))
+    facts.topology.as_ref().and_then(|topology| backends::program_of(topology, name)).unwrap_or(name)
 }
 
 /// Whether connections stand in an accept queue of this program nearly all the time.

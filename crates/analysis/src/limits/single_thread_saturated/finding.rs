@@ -27,6 +27,8 @@ const IDLE_CORES_MIN: f64 = 0.35;
 /// Cores that the chain leaves where other programs fill them.
 const LEFT_CORES_MIN: f64 = 0.7;
 const CONFIDENCE_BESIDE_OTHERS: f64 = 0.6;
+/// Clients who are refused come again at once: what makes errors is busy with that.
+const CONFIDENCE_OF_ERRORS: f64 = 0.4;
 /// A group that is stopped in more of its periods has used up its quota, and not just in a burst (`cpu-throttled`).
 const STOPPED_FRACTION_MIN: f64 = 0.1;
 /// In so much of the samples some thread was saturated.
@@ -100,6 +102,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(significant(in_flight, 3)),
         ),
         confidence: match found.is_shared {
+            _ if concurrency::is_mostly_errors(facts) => CONFIDENCE_OF_ERRORS,
             _ if idle < IDLE_CORES_MIN => CONFIDENCE_BESIDE_OTHERS,
             true => 0.75,
             false => 0.9,

@@ -37,10 +37,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::Unknown.into(),
         summary: format!(
-            "The limit could not be proven.{stopped}{errors}{}{}{}{}{}",
+            "The limit could not be proven.{stopped}{errors}{}{}{}{}{}{}",
             time(facts),
             slow_text(facts),
             locks_text(facts),
+            disk_text(facts),
             serialized_text(facts),
             unobserved_text(facts)
         ),
@@ -58,6 +59,7 @@ fn cited_facts(facts: &Facts) -> Vec<webdyno_model::fact::Fact> {
             service_cpu_cores, accept_queue_mean, scoreboard_full_fraction, workers_busy_mean,
             workers_idle_mean, worker_time_mean_us, backend_time_mean_us, backend_queue_mean,
             worker_time_first_us, lock_waiting_mean, upstream_waiting_mean, busiest_thread_fraction,
+            pressure_group_io_full_fraction, pressure_io_full_fraction, worker_processes_blocked_mean,
     });
     if slow_responses::noticed(facts).is_some() {
         all.extend(facts.cite(&slow_responses::FACTS));
@@ -115,6 +117,25 @@ fn locks_text(facts: &Facts) -> String {
         " {} processes on average wait for a lock on {}: what holds it is served one after the other.",
         format_number(waiting),
         file.map_or("a file".to_owned(), |file| format!("the file {file}"))
+    )
+}
+
+/// In so much of the time nothing runs because all wait for a disk.
+const DISK_FRACTION_MIN: f64 = 0.2;
+
+/// That what runs is a disk, where the service stands still for it.
+fn disk_text(facts: &Facts) -> String {
+    let full = facts
+        .value(FactId::pressure_group_io_full_fraction)
+        .or(facts.value(FactId::pressure_io_full_fraction));
+    let Some(full) = full.filter(|full| *full >= DISK_FRACTION_MIN) else { return String::new() };
+    let blocked = facts.value(FactId::worker_processes_blocked_mean).filter(|blocked| *blocked >= 1.0);
+    let blocked = blocked.map_or(String::new(), |blocked| {
+        format!(", and {} of the service's processes on average are blocked by it", format_number(blocked))
+    });
+    format!(
+        " All tasks waited for a disk {:.0}% of the time (PSI){blocked}: `iostat -x 1` shows which.",
+        full * 100.0
     )
 }
 
@@ -206,6 +227,15 @@ mod tests {
             summary.contains("25 processes on average wait for a lock on the file /srv/counter"),
             "{summary}"
         );
+    }
+
+    #[test]
+    fn a_disk_that_all_wait_for_is_told() {
+        let waits =
+            [(FactId::pressure_group_io_full_fraction, 0.83), (FactId::worker_processes_blocked_mean, 2.0)];
+        let summary = check(&facts(&[&SLOW[..], &waits].concat(), &[])).unwrap().summary;
+        let told = "All tasks waited for a disk 83% of the time (PSI), and 2 of the service's processes";
+        assert!(summary.contains(told), "{summary}");
     }
 
     #[test]

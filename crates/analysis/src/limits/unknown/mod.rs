@@ -27,9 +27,11 @@ pub const LIMIT: Limit = Limit {
     reads: &[
         &fact_ids! {
             accept_queue_mean, backend_queue_mean, backend_time_mean_us, busiest_thread_fraction, connect_time_max_us, cpu_busy_fraction,
-            failed_fraction, file_lock_waiting_mean, lock_waiting_mean, memory_available_min_bytes, offered_rate, rate, response_time_alone_us, response_time_first_us,
+            failed_fraction, file_lock_waiting_mean, lock_waiting_mean, memory_available_min_bytes, offered_rate, pressure_group_io_full_fraction,
+            pressure_io_full_fraction, rate, response_time_alone_us, response_time_first_us,
             response_time_inflation, response_time_mean_us, scoreboard_full_fraction, service_cpu_cores, upstream_waiting_mean,
-            usable_busy_fraction, worker_time_first_us, worker_time_mean_us, workers_busy_mean, workers_idle_mean,
+            usable_busy_fraction, worker_processes_blocked_mean, worker_time_first_us, worker_time_mean_us, workers_busy_mean,
+            workers_idle_mean,
         },
         &crate::resources::slow_responses::FACTS,
     ],

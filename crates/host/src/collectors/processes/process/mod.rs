@@ -15,6 +15,7 @@ mod tree;
 use crate::collectors::kernel::cpu;
 use crate::collectors::monotonic_counter::MonotonicCounter;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
+use crate::os::processors::Processors;
 use crate::os::procfs;
 use std::collections::BTreeMap;
 use tree::{Tracker, Tree, cpu_ns, identity, ns_of};
@@ -120,6 +121,8 @@ impl Process {
             reading.push(format!("process.{name}.cpu_s"), cpu_s);
             reading.push(format!("process.{name}.count"), tree.count as f64);
             reading.push(format!("process.{name}.threads_count"), tree.threads_count as f64);
+            let cpus = Processors::of_thread(backend.pid).ok().map(|cpus| cpus.count() as f64);
+            reading.push_some(format!("process.{name}.cpus_count"), cpus);
             for (what, value) in [
                 ("fullest_open_files_count", tree.fullest.map(|(open, _)| open)),
                 ("fullest_open_files_limit_count", tree.fullest.map(|(_, limit)| limit)),
@@ -193,6 +196,7 @@ fn count_metrics() -> Vec<Metric> {
         gauge("process.disk_wait_count", STAT, in_state("D")),
         gauge("process.*.count", STAT, backend),
         gauge("process.*.threads_count", STAT, backend_threads),
+        gauge("process.*.cpus_count", "sched_getaffinity(2)", "taskset -pc PID"),
         gauge(
             "process.user_tasks_count",
             STAT,
