@@ -78,6 +78,28 @@ pub(crate) fn processes_of_all(facts: &Facts, pool: &str, to: f64) -> Option<Set
     })
 }
 
+/// In so much of the samples all children are busy.
+const FULL_FRACTION_MIN: f64 = 0.9;
+/// So many requests fail that what is left of them hardly queues.
+const FAILED_FRACTION_MIN: f64 = 0.05;
+
+/// Whether all children of this pool are busy nearly all the time behind a front that has no connections or files left, and turns
+/// requests away for it: the pool decides how many are answered, though hardly any gets as far as its queue.
+pub(crate) fn is_full_behind_errors(facts: &Facts, pool: &str) -> bool {
+    let turns_away =
+        [FactId::nginx_open_files_messages, FactId::nginx_connections_messages, FactId::open_files_messages]
+            .into_iter()
+            .any(|name| facts.value(name).is_some_and(|times| times >= 1.0));
+    turns_away
+        && facts.value(FactId::failed_fraction).is_some_and(|failed| failed >= FAILED_FRACTION_MIN)
+        && facts.value_of(FactId::fpm_full_fraction, pool).is_some_and(|full| full >= FULL_FRACTION_MIN)
+}
+
+/// Whether that is so of any pool.
+pub(crate) fn is_any_full_behind_errors(facts: &Facts) -> bool {
+    facts.each(FactId::fpm_full_fraction).any(|(pool, _)| is_full_behind_errors(facts, pool))
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

@@ -196,6 +196,27 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_is_full_comes_before_the_files_and_places_of_its_front() {
+        let front = [(FactId::failed_fraction, 0.29), (FactId::in_flight_mean, 8.0), (FactId::rate, 5.0)];
+        let first = |full: f64, message: FactId| {
+            let mut facts = facts(&[&front[..], &[(message, 24.0)]].concat(), &[]);
+            facts.service.as_mut().unwrap().service = "nginx".into();
+            let pool = [
+                (FactId::fpm_queue_mean, 0.7),
+                (FactId::fpm_full_fraction, full),
+                (FactId::fpm_processes_max, 2.0),
+                (FactId::fpm_at_most_fraction, 1.0),
+            ];
+            crate::facts::testing::of_pool(&mut facts, "www", &pool);
+            findings(&facts)[0].id.clone()
+        };
+        let (files, places) = (FactId::nginx_open_files_messages, FactId::nginx_connections_messages);
+        assert_eq!([first(1.0, files), first(1.0, places)], ["php-fpm-workers-exhausted"; 2]);
+        assert_eq!(first(0.5, files), "open-files-exhausted");
+        assert_eq!(first(0.5, places), "nginx-connections-exhausted");
+    }
+
+    #[test]
     fn descriptors_come_before_the_places_that_each_takes_one_of() {
         let full = [
             (FactId::open_files_fraction, 0.99),

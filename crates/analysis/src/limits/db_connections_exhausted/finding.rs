@@ -106,6 +106,14 @@ pub(crate) fn affects_most_pages(facts: &Facts) -> bool {
         && pages_without_database(facts).is_some_and(|share| share.is_none_or(|share| share >= 0.5))
 }
 
+/// Whether most of the requests that fail do for want of a connection to the database, and not of something in front of it.
+pub(crate) fn makes_most_errors(facts: &Facts) -> bool {
+    let good =
+        facts.value(FactId::rate).zip(facts.value(FactId::failed_fraction).filter(|failed| *failed < 1.0));
+    let failed_per_s = good.map(|(rate, failed)| rate * failed / (1.0 - failed));
+    refused_per_s(facts).zip(failed_per_s).is_some_and(|(refused, failed)| refused >= 0.5 * failed)
+}
+
 /// Without load of our own the log of requests tells how many of them were errors of the server.
 fn failed_by_log(facts: &Facts) -> Option<f64> {
     let (errors, all) =

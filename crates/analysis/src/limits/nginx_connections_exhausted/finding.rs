@@ -2,6 +2,8 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::db_connections_exhausted;
+use crate::resources::php_fpm;
 use crate::wording::format_number;
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -11,6 +13,8 @@ use webdyno_model::setting::SettingId;
 
 /// Requests that fail at all.
 const FAILED_FRACTION_MIN: f64 = 0.001;
+
+const CONFIDENCE_BEFORE_OTHERS: f64 = 0.5;
 
 /// Above what is wanted at once: visitors are not spread evenly over the workers.
 const HEADROOM: f64 = 2.0;
@@ -42,6 +46,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (None, _) if is_full_from_outside(facts, failed) => 0.75,
         (None, _) => return None,
     };
+    // What fails behind it would fail with more of them, too.
+    let is_behind = php_fpm::is_any_full_behind_errors(facts)
+        || db_connections_exhausted::finding::makes_most_errors(facts);
+    let confidence = if is_behind { CONFIDENCE_BEFORE_OTHERS.min(confidence) } else { confidence };
     let said = match (logged, dropped) {
         (Some(count), _) => {
             format!("logged {} times: worker_connections are not enough", format_number(count))
@@ -148,6 +156,23 @@ mod tests {
                 vec![ScopedSetting { setting: "fastcgi_pass".into(), ..ScopedSetting::default() }];
         }
         check(&facts)
+    }
+
+    #[test]
+    fn a_database_that_refuses_most_of_what_fails_is_not_helped_by_more_places() {
+        // 139 requests fail each second.
+        let sure = |refused: f64| {
+            let refused = [
+                (FactId::failed_fraction, 0.867),
+                (FactId::rate, 21.3),
+                (FactId::db_connections_failed_per_s, refused),
+                (FactId::db_connections_refused, 240.0),
+                (FactId::db_connections_limit, 10.0),
+                (FactId::db_connections_used_max, 11.0),
+            ];
+            with(&refused, true).map(|finding| finding.confidence)
+        };
+        assert_eq!([sure(102.0), sure(30.0)], [Some(CONFIDENCE_BEFORE_OTHERS), Some(0.95)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::resources::php_fpm;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::settings::backends;
 use crate::wording::format_number;
@@ -19,6 +20,8 @@ const AT_LIMIT_FRACTION: f64 = 0.98;
 
 /// A process that has none left accepts nobody: connections wait, and nothing fails.
 const CONFIDENCE_QUEUED: f64 = 0.8;
+/// Behind it all children of PHP-FPM are busy: with more files more would wait for them, and no more be answered.
+const CONFIDENCE_BEFORE_POOL: f64 = 0.5;
 const QUEUE_MIN: f64 = 2.0;
 const WAITING_FRACTION_MIN: f64 = 0.5;
 
@@ -75,6 +78,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         }
         (None, None) => return None,
     };
+    let is_behind = matches!(owner, FilesOwner::Service) && php_fpm::is_any_full_behind_errors(facts);
+    let confidence = if is_behind { CONFIDENCE_BEFORE_POOL.min(confidence) } else { confidence };
     Some(Finding {
         id: LimitId::OpenFilesExhausted.into(),
         summary: summary(facts, &owner, output.or(of_machine)),

@@ -48,7 +48,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::AcceptQueueOverflow,
         LimitId::SynQueueOverflow,
         LimitId::LostSyns,
-        LimitId::PhpFpmWorkersExhausted,
         LimitId::DbConnectionsExhausted,
         LimitId::CpuSaturated,
         LimitId::ForeignLoad,

@@ -39,10 +39,8 @@ impl<'a> FullPool<'a> {
         let of = |fact: FactId| facts.value_of(fact, name);
         let at_once = concurrency::requests_in_flight(facts);
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
-        if queue < 1.0
-            || !is_noticed
-            || of(FactId::fpm_waiting_fraction).is_some_and(|share| share < OBSERVED_FRACTION_MIN)
-        {
+        let waits = of(FactId::fpm_waiting_fraction).is_none_or(|share| share >= OBSERVED_FRACTION_MIN);
+        if !(queue >= 1.0 && is_noticed && waits || php_fpm::is_full_behind_errors(facts, name)) {
             return None;
         }
         let processes = of(FactId::fpm_processes_max);
