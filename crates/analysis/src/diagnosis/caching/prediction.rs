@@ -112,7 +112,7 @@ fn proxy_us(facts: &Facts) -> Option<f64> {
 
 impl Server {
     fn of(facts: &Facts) -> Result<Self, &'static str> {
-        let unknown = "what a request takes of the processors was not seen";
+        let unknown = "the CPU time of a request was not seen";
         let rate = facts.ended_per_s().filter(|_| facts.loaded).ok_or("no rate was measured")?;
         if facts.value(FactId::failed_fraction).is_some_and(|failed| failed > FAILED_FRACTION_MAX) {
             return Err("requests fail, and what those take that do not is not known");
