@@ -74,9 +74,10 @@ pub(crate) fn named(topology: &Topology) -> impl Iterator<Item = (String, &Servi
     })
 }
 
-/// The program that facts have this name for; `None` where it is not known.
-pub(crate) fn program_of<'a>(topology: &'a Topology, name: &str) -> Option<&'a str> {
-    named(topology).find(|(of_facts, _)| of_facts == name).map(|(_, service)| program_name(service))
+/// The program that facts have this name for; the name itself where it is not known.
+pub(crate) fn program_of<'a>(topology: Option<&'a Topology>, name: &'a str) -> &'a str {
+    let mut all = topology.into_iter().flat_map(named);
+    all.find(|(of_facts, _)| of_facts == name).map_or(name, |(_, service)| program_name(service))
 }
 
 /// The program that listens at an address as the kernel lists it, where it is known, with the name of its facts.

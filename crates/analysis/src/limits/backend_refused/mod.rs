@@ -5,7 +5,7 @@
 //! the server looks fast.
 //!
 //! ## How it is recognised
-//! Apache's error log says that it could not connect to a backend (AH00957, AH01079, AH01114) or got no response from it
+//! Apache's error log says that it could not connect to a backend (AH00957, AH01079, AH01114, AH02454) or got no response from it
 //! (AH01075), or nginx's that a connection to an upstream was refused, timed out, found no room in the queue of its socket, or that this
 //! is not there, and many requests fail: responses 502 and 503, or errors in the access log. Where a proxy knows several backends and
 //! one of them is gone, nothing fails: then connections towards it that are being made (SYN-SENT), and never are, are a noticed part of
@@ -18,7 +18,7 @@
 //! finding names it.
 //!
 //! ## By hand
-//! `grep -E 'AH00957|AH01079|AH01075' error.log | tail -n 1` names the address; `ss -ltnp` shows who listens, `ss -tn state syn-sent` who is waited for.
+//! `grep -E 'AH00957|AH01079|AH01075|AH02454' error.log | tail -n 1` names the address; `ss -ltnp` shows who listens, `ss -tn state syn-sent` who is waited for.
 
 pub(crate) mod finding;
 mod unreachable;

@@ -8,7 +8,6 @@ use crate::settings::backends;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
-use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -37,8 +36,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         .filter(|(_, allowed)| (1.0..cores).contains(allowed))
         .filter_map(|(name, allowed)| Some((name, allowed, facts.value_of(FactId::backend_cpu_cores, name)?)))
         .find(|(_, allowed, used)| *used >= USED_FRACTION_MIN * allowed)?;
-    let topology = facts.topology.as_ref();
-    let program = topology.and_then(|topology| backends::program_of(topology, name)).unwrap_or(name);
+    let program = backends::program_of(facts.topology.as_ref(), name);
     let mut cited = facts.cite_of(&fact_ids! { backend_cpus_allowed, backend_cpu_cores }, name);
     cited.extend(facts.cite(&fact_ids! {
         cores, cpu_busy_fraction, pressure_group_cpu_some_fraction, pressure_cpu_some_fraction, rate, response_time_mean_us,
@@ -46,10 +44,10 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::CpuSaturated.into(),
         summary: format!(
-            "CPU saturated: {program} may run on {} of the {} cores (CPU affinity), and uses {} of that.",
+            "CPU saturated: {program} may run on {} of the {} cores (CPU affinity or cpuset), and keeps {:.0}% of that busy.",
             format_number(allowed),
             format_number(cores),
-            format_number(significant(used, 3)),
+            (100.0 * used / allowed).min(100.0),
         ),
         confidence: CONFIDENCE,
         explains_fraction: None,

@@ -6,7 +6,8 @@
 //!
 //! ## How it is recognised
 //! The error log says `worker_connections are not enough`, or the status page (stub_status) counts connections accepted and not
-//! handled; requests fail with closed connections, or with 500 if the second one was missing.
+//! handled; requests fail with closed connections, or with 500 if the second one was missing. Where a full pool of PHP-FPM, or a database
+//! that refuses connections, decides how many are answered, this is half sure: more connections would only wait or fail there.
 //!
 //! ## What to do
 //! Raise `worker_connections` in the block `events`: each costs about 400 bytes. Every connection is an open file, so

@@ -90,11 +90,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The program that facts have this name for.
-fn program_of<'a>(facts: &'a Facts, name: &'a str) -> &'a str {
-    facts.topology.as_ref().and_then(|topology| backends::program_of(topology, name)).unwrap_or(name)
-}
-
 /// Whether connections stand in an accept queue of this program nearly all the time.
 fn is_queued_for(facts: &Facts, program: Option<&str>) -> bool {
     let is_its = |listener: &str| {
@@ -134,7 +129,7 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> St
         FilesOwner::Backend(name) => {
             let value = |fact: FactId| facts.value_of(fact, name);
             (
-                format!("the processes of {}", program_of(facts, name)),
+                format!("the processes of {}", backends::program_of(facts.topology.as_ref(), name)),
                 of(value(FactId::backend_open_files_max), value(FactId::backend_open_files_limit)),
             )
         }

@@ -7,7 +7,8 @@
 //! ## How it is recognised
 //! The log of the service says `(24)Too many open files` (for the whole machine: `(23)Too many open files in system`, and the
 //! kernel's log), and a process was seen near its limit. Without logs: a process is at its limit while requests fail, or
-//! while connections wait in its accept queue.
+//! while connections wait in its accept queue. Where all children of PHP-FPM behind it are busy all the time, these decide how many are
+//! answered (`php-fpm-workers-exhausted`), and this is half sure.
 //!
 //! ## What to do
 //! Raise the limit of the process to twice what its settings can need: two for each connection that a process can have, and

@@ -8,7 +8,8 @@
 //! The backlog of the pool's socket is not empty in most samples and is a large share of the requests in flight, all children
 //! of the pool are busy (its status page, or the processes themselves), and no more are started: there are as many as
 //! `pm.max_children` allows, their number is constant, or the log says `server reached pm.max_children`. A free child accepts a
-//! request at once, so the backlog alone shows that none is free, with less confidence. If the site itself saturates the CPU,
+//! request at once, so the backlog alone shows that none is free, with less confidence. Behind a server that turns requests away for want of files or
+//! connections hardly any reaches the backlog: there it is enough that all children are busy nearly all the time. If the site itself saturates the CPU,
 //! or memory is short, more children would only wait for those.
 //!
 //! ## What to do
