@@ -100,9 +100,11 @@ fn causes_first(found: Vec<Finding>, memory_is_short: bool) -> Vec<Finding> {
     let mut left = found;
     let mut ordered = vec![];
     while !left.is_empty() {
-        let is_free =
-            |finding: &Finding| !left.iter().any(|cause| cause.id != finding.id && causes(cause, finding));
-        // Rules that bring each other about would never be free: then the best one is.
+        // Of those that bring each other about the best one goes first.
+        let is_free = |finding: &Finding| {
+            let mut others = left.iter().filter(|cause| cause.id != finding.id && causes(cause, finding));
+            others.all(|cause| causes(finding, cause))
+        };
         let next = left.iter().position(is_free).unwrap_or(0);
         ordered.push(left.remove(next));
     }
@@ -301,6 +303,12 @@ mod tests {
             order(&[("accept-queue-overflow", 0.9), (workers, 0.4)]),
             ["accept-queue-overflow", workers],
             "a mere suspicion is nobody's cause"
+        );
+        let (handshakes, kept) = ("tls-handshakes", "keepalive-ineffective");
+        assert_eq!(
+            order(&[("cpu-saturated", 0.9), (handshakes, 0.7), (kept, 0.7)]),
+            [handshakes, kept, "cpu-saturated"],
+            "two that bring each other about still come before what they do"
         );
     }
 

@@ -26,7 +26,7 @@ const WAITING_FRACTION_MIN: f64 = 0.5;
 /// Programs that have a finding of their own for it.
 const OTHERS: [&str; 4] = ["php_fpm", "apache", "mariadb", "nginx"];
 const CONFIDENCE: f64 = 0.9;
-/// Another queue behind it: its workers may wait there. Or nobody knows which program it is, and what it computes.
+/// Another queue behind it: its workers may wait there.
 const CONFIDENCE_DOUBTFUL: f64 = 0.5;
 const CONFIDENCE_BUSY: f64 = 0.7;
 /// Fuller processors have no room for more of them.
@@ -208,13 +208,13 @@ fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
     // Its workers wait for another server, which is known to be slower than it was alone.
     let waits_elsewhere = slow_upstream::finding::check(facts)
         .is_some_and(|upstream| upstream.confidence > CONFIDENCE_DOUBTFUL);
-    // Whoever fills the processors may be what the workers wait for.
+    // Whoever fills the processors may be what the workers wait for; where nobody sees what it computes, its one thread may be what
+    // has no time.
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     let is_full = busy.is_some_and(|busy| busy >= BUSY_FRACTION_MAX);
-    // Where nobody sees what it computes, its one thread may be what has no time.
-    if full.is_doubtful || stands_behind || one_thread || waits_elsewhere || cores(facts, full).is_none() {
+    if full.is_doubtful || stands_behind || one_thread || waits_elsewhere {
         CONFIDENCE_DOUBTFUL
-    } else if is_full {
+    } else if is_full || cores(facts, full).is_none() {
         CONFIDENCE_BUSY
     } else {
         CONFIDENCE
@@ -415,7 +415,7 @@ mod tests {
         assert_eq!(remedy.predicted.as_ref().map(|one| one.rate), Some(625.0));
         let nan = f64::NAN;
         for (what, changes, several, program, confidence) in [
-            ("nobody knows who listens", vec![], vec![], None, Some(0.5)),
+            ("nobody knows who listens", vec![], vec![], None, Some(0.7)),
             ("PHP-FPM has a rule", vec![], vec![], Some("php_fpm"), None),
             ("a burst", vec![], vec![(FactId::backend_waiting_fraction, APP, 0.2)], Some("unknown"), None),
             ("short", vec![], vec![(FactId::backend_queue_mean, APP, 3.0)], Some("unknown"), None),

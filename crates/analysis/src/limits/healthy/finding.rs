@@ -81,12 +81,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             busy * 100.0,
             headroom_text(facts)
         ),
-        confidence: match (workers_seen, facts.loaded) {
+        // The shares that were right on servers drawn at random (docs/diagnosis.md).
+        confidence: match (facts.loaded, workers_seen) {
             _ if !response_time::is_explained(facts) => CONFIDENCE_UNEXPLAINED,
             (true, true) => 0.9,
+            (true, false) => 0.8,
             // How long clients wait on the way, and what they asked for in vain, only they see.
-            (true, false) => 0.7,
-            (false, _) => 0.6,
+            (false, _) => 0.7,
         },
         explains_fraction: None,
         facts: facts.cite(&fact_ids! {

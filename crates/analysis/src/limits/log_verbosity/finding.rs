@@ -30,7 +30,7 @@ const TALKATIVE: [&str; 2] = ["debug", "trace"];
 
 /// The processors are full, and what is written could not be seen: with so high a level of tracing it is most likely why.
 const CONFIDENCE_SUSPECTED: f64 = 0.4;
-const CONFIDENCE_LOUD: f64 = 0.6;
+const CONFIDENCE_LOUD: f64 = 0.7;
 const LOUD_MIN: u8 = 4;
 
 /// Fires when lines that are no errors are what the service works on.
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.95)));
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("warn".into())));
         let unseen = [(FactId::error_log_bytes_per_s, f64::NAN)];
-        for (level, confidence) in [("debug", 0.4), ("warn ssl:trace2", 0.4), ("warn rewrite:trace8", 0.6)] {
+        for (level, confidence) in [("debug", 0.4), ("warn ssl:trace2", 0.4), ("warn rewrite:trace8", 0.7)] {
             assert_eq!(with(&unseen, level).unwrap().confidence, confidence, "{level}");
         }
     }
