@@ -19,6 +19,7 @@ mod groups;
 mod hardened;
 mod harm_guard;
 mod held_values;
+mod init_systems;
 mod live_traffic;
 mod mariadb;
 mod mariadb_values;

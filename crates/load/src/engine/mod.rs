@@ -48,6 +48,10 @@ mod tests;
 #[cfg(test)]
 mod visit_edge_tests;
 #[cfg(test)]
+mod visit_load_tests;
+#[cfg(test)]
+mod visit_session_tests;
+#[cfg(test)]
 mod visit_tests;
 #[cfg(test)]
 mod visit_time_tests;

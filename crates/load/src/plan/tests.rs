@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::thread_share::ThreadShare;
 use webdyno_model::transport::Io;
-use webdyno_model::workload::{RequestSpec, Stop};
+use webdyno_model::workload::{Expectation, RequestSpec, Stop};
 
 fn spec(method: &str, url: &str) -> RequestSpec {
     RequestSpec { name: "/".into(), method: method.into(), url: url.into(), ..RequestSpec::default() }

@@ -1,6 +1,7 @@
 //! Making a load: the engine on its own thread, its intervals and the server's samples into one log.
 
 use super::generator::{Generator, GeneratorEvent, LoadTask, LocalEngine};
+use super::measured_part::{LoadLength, Part};
 use super::tables::TableUsage;
 use super::{LiveSession, Servers};
 use std::sync::Arc;
@@ -8,8 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
-use webdyno_analysis::measurement::warmup;
-use webdyno_analysis::measurement::warmup::settled;
 use webdyno_analysis::run_report::slo_abort::{MissedObjective, SloAbort};
 use webdyno_load::{Control, Prepared};
 use webdyno_model::client::ClientTables;
@@ -17,59 +16,12 @@ use webdyno_model::event::EventBody;
 use webdyno_model::harm_guard::HarmGuardTrip;
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::purpose::Purpose;
-use webdyno_model::worker::{WorkerPart, WorkersStart};
+use webdyno_model::worker::WorkerPart;
 use webdyno_model::workload::Workload;
-use webdyno_model::workload::stage;
-use webdyno_model::workload::stage::{Shape, Stage};
 use webdyno_model::{Result, UserError};
 
 /// How often samples and interrupts are looked at while the engine runs.
 const POLL: Duration = Duration::from_millis(50);
-
-/// How long a load lasts and what of it is measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum LoadLength {
-    /// As the workload says; all of it from this second on is measured. Of a workload with stages, what these say is.
-    Fixed {
-        /// Seconds cut from the start; `None`: detected. Stages leave nothing to detect.
-        warmup_s: Option<f64>,
-    },
-    /// Until the rate has settled and was measured for `measure_s` seconds, at most `at_most_s` in all.
-    Settled {
-        /// Seconds that are measured.
-        measure_s: u32,
-        /// Bound on the whole.
-        at_most_s: u32,
-    },
-}
-
-impl LoadLength {
-    fn workers_start(self, session: String, on: String) -> WorkersStart {
-        let (warmup_s, measure_s) = match self {
-            Self::Fixed { warmup_s } => (warmup_s, None),
-            Self::Settled { measure_s, .. } => (None, Some(measure_s)),
-        };
-        WorkersStart { session, on, warmup_s, measure_s }
-    }
-}
-
-/// Why the beginning of a load with stages is not measured.
-fn unmeasured_reason(stages: &[Stage]) -> &'static str {
-    match stages.first() {
-        Some(Stage { shape: Shape::Ramp { .. }, .. }) => "ramp-up",
-        _ => "these stages are not measured",
-    }
-}
-
-/// What of a load is measured.
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Part {
-    /// Where it begins, and why what lies before is cut.
-    from_s: f64,
-    reason: Option<String>,
-    /// Where it ends; `None` for the end of the load.
-    to_s: Option<f64>,
-}
 
 /// What looks at each second of a load.
 pub(super) struct SecondChecks<'a> {
@@ -112,9 +64,6 @@ enum EngineMessage {
     Event(GeneratorEvent),
     Ended(Result<LoadEnd>),
 }
-
-/// From this share of the timeout on, the mean wait says that some requests wait for all of it.
-const TIMEOUT_FRACTION: f64 = 0.5;
 
 impl LiveSession {
     /// That a load begins, and what is known of it before.
@@ -379,82 +328,6 @@ impl LiveSession {
             record.zip(self.stop_loss.as_ref()).and_then(|(record, loss)| loss.check(&record.intervals));
         lost.is_some()
     }
-
-    fn is_long_enough(&self, load: u32, length: LoadLength) -> bool {
-        let LoadLength::Settled { measure_s, at_most_s } = length else {
-            return false;
-        };
-        let rates = self.rates(load);
-        rates.len() >= at_most_s as usize
-            || (settled(&rates, measure_s as usize).is_some()
-                && !self.has_old_workers()
-                && !self.awaits_timeouts(load, measure_s))
-    }
-
-    /// Whether requests wait for so long that those of the beginning are still to time out: a load that ended before would have no
-    /// failure, and a longer one after a change many.
-    fn awaits_timeouts(&self, load: u32, measure_s: u32) -> bool {
-        let Some(record) = self.recording.load(load) else { return false };
-        let seconds = self.whole_seconds(load);
-        let Some(last) = seconds.last() else { return false };
-        let timeout_s = record.workload.timeout_us as f64 / 1e6;
-        let waits_s = last.in_flight as f64 / rate(last).max(1.0);
-        waits_s > TIMEOUT_FRACTION * timeout_s && (seconds.len() as f64) < timeout_s + f64::from(measure_s)
-    }
-
-    /// After a graceful reload workers of the old generation finish what they have: until they are gone, the new
-    /// setting is not what is measured. A count that has not moved for three readings is not waited for: prefork
-    /// never clears the slots above a lowered limit.
-    fn has_old_workers(&self) -> bool {
-        let counts = self.recording.samples.iter().rev().filter_map(|(_, sample)| {
-            sample.values.get("apache.workers_finishing_count").map(|count| count.0)
-        });
-        let latest: Vec<f64> = counts.take(3).collect();
-        latest.first().is_some_and(|now| *now > 0.0 && latest.iter().any(|count| count != now))
-    }
-
-    fn whole_seconds(&self, load: u32) -> Vec<Interval> {
-        let intervals = self.recording.load(load).map_or(&[][..], |record| &record.intervals);
-        intervals.iter().filter(|interval| interval.length_us >= 900_000).cloned().collect()
-    }
-
-    fn rates(&self, load: u32) -> Vec<f64> {
-        self.whole_seconds(load).iter().map(rate).collect()
-    }
-
-    /// Whether a load that sent something ended before its measured part began.
-    fn ended_before_measuring(&self, load: u32, measured_from_s: f64) -> bool {
-        let intervals = self.recording.load(load).map_or(&[][..], |record| &record.intervals);
-        let is_cut = |interval: &Interval| interval.t_s < measured_from_s - 0.0005;
-        intervals.iter().any(|interval| interval.started > 0) && intervals.iter().all(is_cut)
-    }
-
-    /// What of a load is measured.
-    fn measured_part(&self, load: u32, length: LoadLength) -> Result<Part> {
-        let cut = |seconds: f64, why: &str| Part {
-            from_s: seconds,
-            reason: (seconds > 0.0).then(|| why.to_owned()),
-            to_s: None,
-        };
-        let stages = self.recording.load(load).map_or(&[][..], |record| &record.workload.stages);
-        Ok(match length {
-            LoadLength::Fixed { .. } if !stages.is_empty() => {
-                let (from_s, to_s) = stage::measured_s(stages).unwrap_or_default();
-                Part { to_s: to_s.map(|to_s| to_s as f64), ..cut(from_s as f64, unmeasured_reason(stages)) }
-            }
-            LoadLength::Fixed { warmup_s: Some(warmup_s) } => cut(warmup_s, "as requested"),
-            LoadLength::Fixed { warmup_s: None } => match warmup::detect(&self.whole_seconds(load))? {
-                Some(warm_up) => cut(warm_up.seconds as f64, &warm_up.reason),
-                None => Part::default(),
-            },
-            LoadLength::Settled { measure_s, .. } => {
-                let rates = self.rates(load);
-                let begin = settled(&rates, measure_s as usize);
-                let begin = begin.unwrap_or_else(|| rates.len().saturating_sub(measure_s as usize));
-                cut(begin as f64, "the rate had not settled in them")
-            }
-        })
-    }
 }
 
 /// Whether a brake stands, by the load's own seconds. That others get no answer is no reason as long as the load gets
@@ -463,10 +336,6 @@ fn is_confirmed(guard_trip: &HarmGuardTrip, seconds: &[Interval]) -> bool {
     let silent_s = (guard_trip.limit.0 / 1e6).max(1.0) as usize;
     guard_trip.metric != HarmGuardTrip::SITE_SILENT
         || seconds.iter().rev().take(silent_s).all(|second| second.status.is_empty())
-}
-
-fn rate(interval: &Interval) -> f64 {
-    interval.completed as f64 * 1e6 / interval.length_us as f64
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Workers of the application server behind the front, by Little's law: where each of its processes has one thread, as many requests
 //! as there are processes are served at once. Of several programs the one that binds first.
 
-use super::finding::{has_rule_of_its_own, processes_of_one_thread};
+use super::full_application::{has_rule_of_its_own, processes_of_one_thread};
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::ceiling::{Resource, ResourceCeiling, ResourceUsage};

@@ -30,6 +30,7 @@
 
 pub(crate) mod ceiling;
 pub(crate) mod finding;
+pub(crate) mod full_application;
 
 use crate::facts::fact_ids;
 use crate::limits::{Limit, LimitGain, LimitId, LimitKind};

@@ -5,7 +5,7 @@
 //! more than the backend serves at once, where that is known: what it gets beyond that waits in its own queue.
 
 use crate::facts::{FactId, Facts};
-use crate::limits::app_workers_exhausted::finding::{has_rule_of_its_own, processes_of_one_thread};
+use crate::limits::app_workers_exhausted::full_application::{has_rule_of_its_own, processes_of_one_thread};
 use crate::limits::manual_remedy::manual;
 use crate::limits::php_fpm_workers_exhausted::ceiling::children_max;
 use crate::resources::workers::HEADROOM;

@@ -2,13 +2,13 @@
 //!
 //! Every question has a time limit. When the agent is gone, every question says so at once.
 
+mod exchange;
 mod topology_events;
 
 use crate::agent::address::ServerAddress;
-use crate::agent::clock::{ClockOffset, ClockReading, Clocks};
+use crate::agent::clock::{ClockOffset, ClockReading};
 use crate::agent::connect::{Connection, connect};
-use crate::agent::framing::{read_message, write_message};
-use crate::agent::protocol::{Framed, FromAgent, PROTOCOL, ToAgent, Tool};
+use crate::agent::protocol::{FromAgent, PROTOCOL, ToAgent, Tool};
 pub use crate::agent::responses::{AppliedChange, HelloInfo, Owned, RevertedChange};
 use crate::agent::stderr_capture::{StderrCapture, explain};
 use crate::agent::{Start, this_build};
@@ -17,13 +17,12 @@ use crate::os::clock::clock_us;
 use crate::os::page_cache::DroppedPages;
 use crate::os::process::{self, ProcessName, wait_until};
 use crate::os::{machine, timeouts};
-use std::collections::{HashMap, VecDeque};
+use exchange::Shared;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::process::Child;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use webdyno_model::change::{ApplyOptions, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::environment::Environment;
@@ -39,12 +38,6 @@ const END_TIME_MAX: Duration = Duration::from_secs(5);
 /// How often the clocks are compared.
 const CLOCK_READINGS_COUNT: u32 = 4;
 
-/// Heartbeats whose answers are waited for: more than come in the time after which the agent counts as gone.
-const BEATS_COUNT_MAX: usize = 64;
-
-/// The most warnings that are kept until somebody asks for them.
-const WARNINGS_COUNT_MAX: usize = 100;
-
 /// An agent that is at work for us. Can be asked from several threads; dropping it says goodbye.
 pub struct AgentClient {
     shared: Arc<Shared>,
@@ -54,27 +47,6 @@ pub struct AgentClient {
     bye_sent: Mutex<bool>,
     /// Dropping it ends the heartbeat.
     _heartbeat: Sender<()>,
-}
-
-struct Shared {
-    next_id: AtomicU64,
-    stdin: Mutex<Option<ChildStdin>>,
-    received: Mutex<ReceivedState>,
-}
-
-#[derive(Default)]
-struct ReceivedState {
-    ended: bool,
-    waiting: HashMap<u64, SyncSender<FromAgent>>,
-    samples: Option<Sender<(u64, Sample)>>,
-    clocks: Clocks,
-    /// Heartbeats that are not answered yet: their ids, and when they were sent.
-    beats: VecDeque<(u64, u64)>,
-    warnings: Vec<String>,
-    harm: Option<HarmGuardTrip>,
-    topology: Option<Topology>,
-    /// When the agent was heard last; `None` before heartbeats begin, which it must answer.
-    last: Option<Instant>,
 }
 
 impl AgentClient {
@@ -87,11 +59,7 @@ impl AgentClient {
     /// Starts an agent.
     pub fn start(start: &Start) -> Result<Self> {
         let Connection { child, stdin, stdout, stderr: stderr_capture } = connect(start)?;
-        let shared = Arc::new(Shared {
-            next_id: AtomicU64::new(1),
-            stdin: Mutex::new(Some(stdin)),
-            received: Mutex::default(),
-        });
+        let shared = Arc::new(Shared::new(stdin));
         let ears = Arc::clone(&shared);
         std::thread::spawn(move || ears.listen(stdout));
         let (heartbeat, stop) = channel();
@@ -440,102 +408,6 @@ impl Drop for AgentClient {
     }
 }
 
-impl Shared {
-    fn received(&self) -> MutexGuard<'_, ReceivedState> {
-        self.received.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn next_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn send(&self, id: u64, body: ToAgent) -> std::io::Result<()> {
-        let mut stdin = self.stdin.lock().unwrap_or_else(PoisonError::into_inner);
-        let stdin = stdin.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
-        write_message(stdin, &Framed { id, body })
-    }
-
-    /// Hears the agent until its stream ends; then nobody waits any more.
-    fn listen(&self, mut stdout: ChildStdout) {
-        while let Ok(Some(Framed { id, body })) = read_message::<Framed<FromAgent>>(&mut stdout) {
-            let heard_us = clock_us();
-            let mut heard = self.received();
-            heard.last = heard.last.map(|_| Instant::now());
-            match body {
-                FromAgent::Beat { clock_us: theirs_us } => {
-                    let sent = heard.beats.iter().position(|(beat, _)| *beat == id);
-                    // Those before it were answered by it, too.
-                    let answered = sent.and_then(|sent| heard.beats.drain(..=sent).next_back());
-                    if let Some((_, asked_us)) = answered {
-                        heard.clocks.add(ClockReading { asked_us, theirs_us, heard_us });
-                    }
-                }
-                FromAgent::Sample { clock_us, sample } => {
-                    let offset = heard.clocks.offset(heard_us);
-                    let ours_us = offset.map_or(clock_us, |offset| offset.ours(clock_us));
-                    if let Some(samples) = &heard.samples {
-                        // Whoever asked for samples may have stopped listening.
-                        let _ = samples.send((ours_us, sample));
-                    }
-                }
-                FromAgent::Warning { text } if heard.warnings.len() < WARNINGS_COUNT_MAX => {
-                    heard.warnings.push(text)
-                }
-                FromAgent::Warning { .. } => {}
-                // The first one tells the cause; what follows may be its consequence.
-                FromAgent::Brake { brake } => drop(heard.harm.get_or_insert(brake)),
-                FromAgent::Topology { topology } if id == 0 => heard.topology = Some(*topology),
-                answer => {
-                    // Nobody waits for the answers to heartbeats, nor for those that came too late.
-                    if let Some(waiting) = heard.waiting.remove(&id) {
-                        let _ = waiting.try_send(answer);
-                    }
-                }
-            }
-        }
-        let mut heard = self.received();
-        heard.ended = true;
-        heard.waiting.clear();
-        heard.samples = None;
-    }
-
-    /// Waits for an answer as long as the agent lives and may still be at it.
-    fn wait_for(
-        &self,
-        answer: &Receiver<FromAgent>,
-        at_most: Duration,
-    ) -> std::result::Result<FromAgent, RecvTimeoutError> {
-        let deadline = Instant::now() + at_most;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match answer.recv_timeout(left.min(timeouts::HEARTBEAT_EVERY)) {
-                Err(RecvTimeoutError::Timeout) if !left.is_zero() && !self.is_silent() => {}
-                other => return other,
-            }
-        }
-    }
-
-    /// Whether the agent does not even answer heartbeats any more.
-    fn is_silent(&self) -> bool {
-        self.received().last.is_some_and(|last| last.elapsed() > timeouts::AGENT_SILENCE)
-    }
-
-    fn beat(&self, stop: &Receiver<()>) {
-        while stop.recv_timeout(timeouts::HEARTBEAT_EVERY) == Err(RecvTimeoutError::Timeout) {
-            let id = self.next_id();
-            let mut heard = self.received();
-            if heard.beats.len() == BEATS_COUNT_MAX {
-                heard.beats.pop_front();
-            }
-            heard.beats.push_back((id, clock_us()));
-            drop(heard);
-            if self.send(id, ToAgent::Heartbeat).is_err() {
-                return;
-            }
-        }
-    }
-}
-
 fn reverted(answer: FromAgent) -> Result<RevertedChange> {
     match answer {
         FromAgent::Reverted { actions, left, outage_us } => Ok(RevertedChange { actions, left, outage_us }),
@@ -574,24 +446,4 @@ fn this_tool(address: &ServerAddress) -> Option<Tool> {
     let what = command.map_or_else(|| "webdyno".to_owned(), |command| format!("webdyno {command}"));
     let server = Some(address.to_string());
     Some(Tool { process: ProcessName::this().ok()?, pid_space: process::pid_space()?, what, server })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An agent that is at work for long is waited for; one that does not even answer heartbeats is not.
-    #[test]
-    fn a_silent_agent_is_given_up_long_before_the_limit() {
-        let long_ago = Instant::now().checked_sub(timeouts::AGENT_SILENCE + Duration::from_secs(1));
-        let heard = ReceivedState { last: Some(long_ago.unwrap()), ..ReceivedState::default() };
-        let shared =
-            Shared { next_id: AtomicU64::new(1), stdin: Mutex::new(None), received: Mutex::new(heard) };
-        let (sender, answer) = sync_channel(1);
-        assert_eq!(shared.wait_for(&answer, timeouts::APPLY_ANSWER), Err(RecvTimeoutError::Timeout));
-        sender.send(FromAgent::Done).unwrap();
-        assert_eq!(shared.wait_for(&answer, timeouts::APPLY_ANSWER), Ok(FromAgent::Done));
-        shared.received().last = Some(Instant::now());
-        assert!(!shared.is_silent());
-    }
 }

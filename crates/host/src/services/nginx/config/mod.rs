@@ -1,28 +1,23 @@
 //! nginx's configuration with what it includes, and what it comes to: settings, logs, listeners, backends, status page.
 //!
-//! Facts: <https://nginx.org/en/docs/>: `include` takes a pattern, relative to the folder of the main file; values of `http`
-//! hold in each `server` and `location` that does not give its own.
+//! Facts: <https://nginx.org/en/docs/>: values of `http` hold in each `server` and `location` that does not give its own.
 
 mod addresses;
 mod places;
+mod reading;
 
-use super::syntax::{self, Directive};
+use super::syntax::Directive;
 use crate::services::common::pending::Sources;
 use crate::services::nginx::log_format::COMBINED;
-use crate::visibility::process_view::Root;
 use addresses::passed_to;
 pub use addresses::{authority, listen_address};
 pub use places::{Occurrence, Opening, distinct};
+use reading::address;
+pub use reading::{Overlay, read, read_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use webdyno_model::service::{LogFile, LogKind, ScopedSetting, SettingInForce, SettingValue};
-
-/// How deep includes may nest.
-const DEPTH_MAX: usize = 32;
-
-/// Most files that are read.
-const FILES_MAX: usize = 20_000;
 
 /// Most directives that are looked at: files that are included from many places count each time.
 const VISITS_MAX: usize = 500_000;
@@ -32,9 +27,6 @@ const WITHIN_MAX: usize = 1_000;
 
 /// Most values of parts of the site that are told.
 const SCOPED_MAX: usize = 2_000;
-
-/// Most problems that are told.
-const PROBLEMS_MAX: usize = 20;
 
 /// Directives that hold no secrets and say something about load, with nginx's defaults.
 const SETTINGS: [(&str, Option<&str>); 47] = [
@@ -105,125 +97,9 @@ pub struct Config {
     main_file: String,
 }
 
-/// Contents that files would have, by path.
-pub type Overlay = BTreeMap<PathBuf, String>;
-
 /// Whether a directive holds no secrets and says something about load.
 pub fn is_known(name: &str) -> bool {
     SETTINGS.iter().any(|(known, _)| *known == name)
-}
-
-/// Reads the configuration that begins with a file.
-pub fn read(root: &Root, main_file: &str) -> Config {
-    read_with(root, main_file, &Overlay::new())
-}
-
-/// The same with contents that files would have.
-pub fn read_with(root: &Root, main_file: &str, overlay: &Overlay) -> Config {
-    let folder = main_file.rsplit_once('/').map_or("/", |(folder, _)| folder).to_owned();
-    let mut reader = Reader {
-        root,
-        overlay,
-        folder,
-        known: BTreeMap::new(),
-        open: vec![],
-        files: BTreeMap::new(),
-        folders: BTreeSet::new(),
-        problems: vec![],
-    };
-    let directives = reader.file(main_file);
-    reader.problems.truncate(PROBLEMS_MAX);
-    let Reader { problems, files, folders, .. } = reader;
-    Config { directives, problems, files, folders, main_file: main_file.to_owned() }
-}
-
-struct Reader<'a> {
-    root: &'a Root,
-    overlay: &'a Overlay,
-    folder: String,
-    /// Files that were read; the same one may be included from many places.
-    known: BTreeMap<String, Rc<Vec<Directive>>>,
-    /// Those that are being read.
-    open: Vec<String>,
-    files: BTreeMap<usize, String>,
-    folders: BTreeSet<PathBuf>,
-    problems: Vec<String>,
-}
-
-impl Reader<'_> {
-    fn file(&mut self, path: &str) -> Rc<Vec<Directive>> {
-        if let Some(known) = self.known.get(path) {
-            return Rc::clone(known);
-        }
-        let planned = self.overlay.get(Path::new(path)).cloned();
-        let text = match planned.map_or_else(|| self.root.read_text(path), Ok) {
-            Ok(text) => text,
-            Err(error) => {
-                self.problems.push(webdyno_model::error::io_error("read", path, &error).message);
-                return Rc::default();
-            }
-        };
-        if text.contains('\u{fffd}') {
-            self.problems.push(format!("{path} is not UTF-8: what is not is shown as \u{fffd}"));
-        }
-        let (directives, problems) = syntax::parse(&text);
-        self.problems.extend(problems.into_iter().map(|(line, shown)| format!("{path}:{line}: {shown}")));
-        self.open.push(path.to_owned());
-        let directives = Rc::new(self.resolve(directives, path));
-        self.open.pop();
-        self.known.insert(path.to_owned(), Rc::clone(&directives));
-        self.files.insert(address(&directives), path.to_owned());
-        directives
-    }
-
-    /// Reads what these directives include.
-    fn resolve(&mut self, directives: Vec<Directive>, file: &str) -> Vec<Directive> {
-        let mut resolved = vec![];
-        for directive in directives {
-            match (directive.name.as_str(), &directive.block) {
-                ("include", None) => resolved.extend(self.include(&directive, file)),
-                (_, Some(block)) if !block.is_empty() => {
-                    let block = Rc::new(self.resolve(block.to_vec(), file));
-                    resolved.push(Directive { block: Some(block), ..directive });
-                }
-                _ => resolved.push(directive),
-            }
-        }
-        resolved
-    }
-
-    fn include(&mut self, directive: &Directive, file: &str) -> Vec<Directive> {
-        let pattern = directive.words.first().map_or("", String::as_str);
-        let path =
-            if pattern.starts_with('/') { pattern.to_owned() } else { format!("{}/{pattern}", self.folder) };
-        let at = format!("{file}:{}", directive.line);
-        if self.open.len() >= DEPTH_MAX || self.known.len() >= FILES_MAX {
-            self.problems.push(format!("{at}: more files than are read, or deeper"));
-            return vec![];
-        }
-        let found = match self.root.glob(&path) {
-            Ok(found) => found,
-            Err(error) => {
-                self.problems.push(format!("{at}: cannot look up {pattern}: {error}"));
-                return vec![];
-            }
-        };
-        let folder = Path::new(&path).parent().filter(|_| path.contains(['*', '?', '[']));
-        self.folders.extend(folder.map(Path::to_owned));
-        let mut included = vec![];
-        for path in found {
-            if self.open.contains(&path) {
-                self.problems.push(format!("{at} includes {path}, which includes it"));
-                continue;
-            }
-            included.push(Directive { block: Some(self.file(&path)), ..directive.clone() });
-        }
-        included
-    }
-}
-
-fn address(block: &Rc<Vec<Directive>>) -> usize {
-    Rc::as_ptr(block) as usize
 }
 
 /// A directive with where it stands.

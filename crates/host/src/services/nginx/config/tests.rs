@@ -1,6 +1,7 @@
 //! Configurations of nginx as files.
 
 use super::*;
+use crate::visibility::process_view::Root;
 use proptest::prelude::*;
 
 /// Reads files of a folder; DIR stands for it.
