@@ -49,10 +49,13 @@ fn good_share_us(facts: &Facts, of_all_us: f64) -> f64 {
     fast.map_or(of_all_us, |(failed_us, share)| (of_all_us - share * failed_us) / (1.0 - share))
 }
 
-/// The generator's own delay and, of a load at a rate, the wait for one of its connections to come free.
+/// The generator's own delay and, of a load at a rate, the wait for one of its connections to come free: no more than lies
+/// between when a request was due and when it was sent, as Little's law is none of a queue that grows.
 fn client(facts: &Facts) -> Option<f64> {
     let waiting = facts.value(FactId::waiting_in_generator_mean).zip(facts.ended_per_s());
-    let waiting_us = waiting.map(|(waiting, per_s)| waiting / per_s * 1e6);
+    let times = facts.value(FactId::response_time_mean_us).zip(facts.value(FactId::service_time_mean_us));
+    let unsent_us = times.map_or(f64::INFINITY, |(response, service)| (response - service).max(0.0));
+    let waiting_us = waiting.map(|(waiting, per_s)| (waiting / per_s * 1e6).min(unsent_us));
     let parts = [facts.value(FactId::client_delay_mean_us), waiting_us];
     parts.iter().any(Option::is_some).then(|| parts.iter().flatten().sum())
 }
@@ -186,6 +189,15 @@ mod tests {
             (network, [Some(5e5), None, Some(2e4), Some(8e4)]),
             // At a rate: fifty wait for a connection.
             (vec![(FactId::waiting_in_generator_mean, 50.0)], [Some(1e5), None, None, Some(0.0)]),
+            // The queue grows: those that were sent waited for less than Little's law has for those of the end.
+            (
+                vec![
+                    (FactId::waiting_in_generator_mean, 5e3),
+                    (FactId::service_time_mean_us, 5e5),
+                    (FactId::worker_time_mean_us, 4e5),
+                ],
+                [Some(4e5), None, None, Some(1e5)],
+            ),
         ] {
             let parts = breakdown(&facts(&[&base[..], &more].concat(), &[]));
             let observed = [parts.worker, parts.backend, parts.network, parts.unexplained];

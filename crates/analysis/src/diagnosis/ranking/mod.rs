@@ -33,6 +33,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     }
     let mut ranked = ranked(found, memory_evidence::is_proven(facts));
     errors_first(facts, &mut ranked);
+    slow_server_first(facts, &mut ranked);
     lower_symptom_confidence(&mut ranked);
     if let Some(first) = ranked.first_mut().filter(|first| !invalidates_run(first)) {
         forecast::complete_remedy(facts, first);
@@ -60,6 +61,23 @@ fn errors_first(facts: &Facts, ranked: &mut [Finding]) {
     match ranked.iter().position(is_cause) {
         Some(at) => ranked[..=at].rotate_right(1),
         None => ranked[0].confidence = ranked[0].confidence.min(CONFIDENCE_MAX_ERRORS),
+    }
+}
+
+/// A finding that is this sure says why connections are in use for so long.
+const SLOW_SERVER_CONFIDENCE_MIN: f64 = 0.85;
+
+/// Where the generator was at none of its own limits, and only all its connections were in use: what the server takes so long
+/// for is the answer. That more connections would bring more is the second one.
+fn slow_server_first(facts: &Facts, ranked: &mut [Finding]) {
+    let is_cap = ranked.first().is_some_and(|first| first.id == LimitId::GeneratorSaturated);
+    if !is_cap || facts.generator_fault.is_some() {
+        return;
+    }
+    let proven =
+        |finding: &Finding| !invalidates_run(finding) && finding.confidence >= SLOW_SERVER_CONFIDENCE_MIN;
+    if let Some(at) = ranked.iter().position(proven) {
+        ranked[..=at].rotate_right(1);
     }
 }
 

@@ -168,6 +168,15 @@ mod tests {
         }
     }
 
+    fn scoped(line: &str) -> webdyno_model::service::ScopedSetting {
+        let (setting, value) = line.split_once(' ').unwrap();
+        webdyno_model::service::ScopedSetting {
+            setting: setting.into(),
+            value: value.into(),
+            ..Default::default()
+        }
+    }
+
     #[test]
     fn too_few_connections_are_named_only_when_the_server_has_room() {
         let own_cap = [
@@ -194,6 +203,14 @@ mod tests {
             )
         };
         assert_eq!(with(FactId::rate, 250.0), (true, true));
+        // Each answer comes at the pace of a limit: that is why all are in use.
+        let mut limited = facts(&own_cap, &[]);
+        crate::facts::testing::set(&mut limited, FactId::request_bytes_per_s, 90_000.0);
+        crate::facts::testing::set(&mut limited, FactId::first_byte_mean_us, 4_000.0);
+        limited.service.as_mut().unwrap().scoped =
+            ["SetOutputFilter RATE_LIMIT", "SetEnv rate-limit 80"].map(scoped).to_vec();
+        let all = crate::diagnosis::ranking::findings(&limited);
+        assert_eq!([0, 1].map(|at| all[at].id.as_str()), ["rate-limited", "generator-saturated"]);
         for (changed, to) in [
             (FactId::rate, 990.0),
             (FactId::waiting_in_generator_mean, 0.0),
