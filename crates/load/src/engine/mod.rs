@@ -120,7 +120,7 @@ pub(crate) struct Engine<'p, N, X> {
     /// Of these, the ones that carry no request.
     idle_count: u32,
     parked_max: usize,
-    /// The number of the next request, or in turn its target.
+    /// The number of the next request.
     turn: usize,
     /// From the number of one request of this thread to that of the next.
     stride: usize,
