@@ -58,6 +58,8 @@ pub enum Action {
 /// A plan that was agreed to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PreparedPlan {
+    /// Whose load it is.
+    pub session: String,
     /// Its load.
     pub load: u32,
     /// The part of this machine.
@@ -167,7 +169,7 @@ impl Worker {
         if self.load.as_ref().is_some_and(|load| load.session == session && load.status.load >= number) {
             return vec![];
         }
-        let agreed = self.agree(plan);
+        let agreed = self.agree(session, plan);
         let phase = if agreed.is_ok() { Phase::Preparing } else { Phase::Over };
         let status = LoadStatus { load: number, phase, why: agreed.as_ref().err().cloned(), began_ns: None };
         let session = session.to_owned();
@@ -179,7 +181,7 @@ impl Worker {
     }
 
     /// The plan, if it is one that this worker makes.
-    fn agree(&self, plan: &Plan) -> Result<PreparedPlan, String> {
+    fn agree(&self, session: &str, plan: &Plan) -> Result<PreparedPlan, String> {
         let share = plan.share;
         let end = u64::from(share.first_thread) + u64::from(share.threads);
         if share.threads == 0 || share.threads > self.info.threads || end > u64::from(share.total_threads) {
@@ -190,7 +192,7 @@ impl Worker {
         }
         let workload = plan.workload.unpack().map_err(|error| error.message)?;
         self.info.limits.check(&workload, f64::from(share.threads) / f64::from(share.total_threads))?;
-        Ok(PreparedPlan { load: plan.load, share, from_s: plan.from_s, workload })
+        Ok(PreparedPlan { session: session.into(), load: plan.load, share, from_s: plan.from_s, workload })
     }
 
     fn start(&mut self, now_ns: u64, number: u32, at_ns: u64) -> Vec<Action> {
@@ -217,10 +219,18 @@ impl Worker {
         }
     }
 
-    /// That a load was made ready, or why it cannot be.
-    pub fn prepared(&mut self, now_ns: u64, number: u32, result: Result<(), String>) -> Vec<Action> {
+    /// That a load was made ready, or why it cannot be. It may be one that was stopped meanwhile, and each session counts
+    /// its own.
+    pub fn prepared(
+        &mut self,
+        now_ns: u64,
+        session: &str,
+        number: u32,
+        result: Result<(), String>,
+    ) -> Vec<Action> {
         let Some(load) = self.load.as_mut() else { return vec![] };
-        if load.status.load != number || load.status.phase != Phase::Preparing {
+        let is_it = load.session == session && load.status.load == number;
+        if !is_it || load.status.phase != Phase::Preparing {
             return vec![];
         }
         match result {
@@ -446,7 +456,7 @@ mod tests {
         let first = order(1, plan(1, "http://127.0.0.1/"));
         assert!(begins(&worker.order(S, first.clone())));
         assert!(refusal(&worker.order(S, first)).unwrap().contains("used already"));
-        worker.prepared(S, 1, Ok(()));
+        worker.prepared(S, "s", 1, Ok(()));
         let start = order(2, OrderBody::Start { load: 1, at_ns: 3 * S });
         assert!(begins(&worker.order(2 * S, start.clone())));
         assert!(!begins(&worker.order(2 * S, start)));
@@ -464,6 +474,13 @@ mod tests {
         assert!(refusal(&worker.order(S, other())).unwrap().contains("works for session s"));
         worker.order(S, order(2, OrderBody::Stop { load: 1, reason: EndReason::Enough }));
         assert!(begins(&worker.order(S, other())));
+        // What was still being made ready for the one before says nothing of its own.
+        let start = Order { session: "t".into(), ..order(2, OrderBody::Start { load: 1, at_ns: 3 * S }) };
+        for (session, result) in [("s", Ok(())), ("s", Err("nobody listens".into())), ("t", Ok(()))] {
+            let is_taken = !worker.prepared(S, session, 1, result).is_empty();
+            assert_eq!(is_taken, session == "t");
+        }
+        assert!(begins(&worker.order(S, start)));
     }
 
     #[test]
@@ -471,7 +488,7 @@ mod tests {
         for (lease_until_s, stopped_at_s) in [(5, 5), (1000, 63)] {
             let mut worker = worker();
             worker.order(S, order(1, plan(1, "http://127.0.0.1/")));
-            worker.prepared(S, 1, Ok(()));
+            worker.prepared(S, "s", 1, Ok(()));
             worker.order(2 * S, order(2, OrderBody::Start { load: 1, at_ns: 3 * S }));
             let mut stopped = None;
             for second in 3..90 {

@@ -9,9 +9,9 @@ use webdyno_load::{Control, Prepared};
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::{Result, UserError};
 
-/// What the engine has to say, of a load by its number.
+/// What the engine has to say, of a load by its number; of one that may have been stopped also whose it is.
 pub(super) enum EngineEvent {
-    Prepared(u32, std::result::Result<(), String>),
+    Prepared(String, u32, std::result::Result<(), String>),
     Interval(u32, Box<Interval>),
     Ended(u32, std::result::Result<LoadEnd, String>),
 }
@@ -50,16 +50,16 @@ impl WorkerEngine {
         (self.load, self.began_reported, self.from_s) = (plan.load, false, plan.from_s);
         self.control.keep_until(self.until_ns);
         let (limits, ready, events) = (self.limits.clone(), self.ready.clone(), self.events.clone());
-        let load = plan.load;
+        let (session, load) = (plan.session.clone(), plan.load);
         let prepare = move || {
             let prepared = make_ready(&plan, &limits);
             let result = prepared.map(|prepared| {
                 *ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(prepared);
             });
             let result = result.map_err(|error| error.message);
-            events.send(EngineEvent::Prepared(plan.load, result));
+            events.send(EngineEvent::Prepared(plan.session, plan.load, result));
         };
-        self.spawn("prepare", move |error| EngineEvent::Prepared(load, Err(error)), prepare);
+        self.spawn("prepare", move |error| EngineEvent::Prepared(session, load, Err(error)), prepare);
     }
 
     pub(super) fn start(&mut self, at_ns: u64) {

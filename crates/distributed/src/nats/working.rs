@@ -229,7 +229,7 @@ impl Process {
         let now_ns = monotonic_ns();
         let worker = &mut self.slots[slot].worker;
         match event {
-            EngineEvent::Prepared(load, result) => worker.prepared(now_ns, load, result),
+            EngineEvent::Prepared(session, load, result) => worker.prepared(now_ns, &session, load, result),
             EngineEvent::Interval(load, interval) if worker.has(load) => worker.interval(now_ns, interval),
             EngineEvent::Ended(load, ended) if worker.has(load) => worker.ended(now_ns, ended),
             EngineEvent::Interval(..) | EngineEvent::Ended(..) => vec![],

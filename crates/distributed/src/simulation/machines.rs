@@ -90,7 +90,7 @@ enum Event {
     Taken(usize, ReportKey),
     Deliver(Box<Report>),
     Acknowledged(ReportKey),
-    Prepared(usize, u32),
+    Prepared(usize, String, u32),
     Redeliver,
 }
 
@@ -358,7 +358,7 @@ impl Simulation {
             | Event::ToWorker(number, _)
             | Event::Ping(number, _)
             | Event::Taken(number, _)
-            | Event::Prepared(number, _) => Some(*number),
+            | Event::Prepared(number, ..) => Some(*number),
             _ => None,
         };
         if let Some(number) = worker_of {
@@ -416,7 +416,7 @@ impl Simulation {
                 worker.taken(&key);
                 vec![]
             }
-            Event::Prepared(_, load) => worker.prepared(clock_ns, load, Ok(())),
+            Event::Prepared(_, session, load) => worker.prepared(clock_ns, &session, load, Ok(())),
             _ => vec![],
         };
         self.act_at_worker(number, actions);
@@ -461,7 +461,7 @@ impl Simulation {
                     self.machines[number].share = Some((plan.share, plan.from_s));
                     // A part that moves is wanted at once, and needs no more than one request.
                     let takes_ns = self.random.below(if plan.from_s > 0 { S / 2 } else { 2 * S });
-                    self.at(self.now_ns + takes_ns, Event::Prepared(number, plan.load));
+                    self.at(self.now_ns + takes_ns, Event::Prepared(number, plan.session, plan.load));
                 }
                 worker::Action::Start { at_ns } => {
                     let machine = &mut self.machines[number];

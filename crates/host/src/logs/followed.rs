@@ -8,6 +8,7 @@
 
 use super::tail::{Part, Tail, TailRead};
 use crate::visibility::mount_namespace;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -107,10 +108,10 @@ impl<T> FollowedLogs<T> {
         if all == self.known {
             return;
         }
-        let mut places: Vec<LogLocation> = vec![];
+        let (mut places, mut paths): (Vec<LogLocation>, BTreeSet<PathBuf>) = Default::default();
         for (log, pid) in &all {
             let path = place(*pid, &log.path);
-            if !places.iter().any(|place| place.path == path) {
+            if paths.insert(path.clone()) {
                 places.push(LogLocation { log: log.clone(), pid: *pid, path });
             }
         }

@@ -30,8 +30,8 @@ pub enum Field {
     Other,
 }
 
-/// In which unit a log tells times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// In which unit a log tells times, the finest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
     /// Microseconds.
     Us,
@@ -86,7 +86,7 @@ pub struct Line<'a> {
     pub request: Option<&'a [u8]>,
     /// How many bytes were sent; of several such fields the largest, which is the one with the headers.
     pub bytes: Option<u64>,
-    /// How long the request took; of several such fields the last, as whoever has two puts the finer one behind.
+    /// How long the request took; of several such fields the finest, and of these the last.
     pub took_us: Option<u64>,
 }
 
@@ -109,7 +109,8 @@ impl LineFormat {
 
     /// Reads a line without its end; `None` when it is not of this format.
     pub fn read<'a>(&self, line: &'a [u8]) -> Option<Line<'a>> {
-        let mut matcher = Matcher { parts: &self.parts, line, found: Line::default(), steps: 0 };
+        let mut matcher =
+            Matcher { parts: &self.parts, line, found: Line::default(), took_unit: None, steps: 0 };
         matcher.fits(0, 0).then_some(matcher.found)
     }
 }
@@ -118,6 +119,8 @@ struct Matcher<'f, 'a> {
     parts: &'f [Part],
     line: &'a [u8],
     found: Line<'a>,
+    /// The unit of the time that was found.
+    took_unit: Option<Unit>,
     steps: u32,
 }
 
@@ -205,8 +208,12 @@ impl<'a> Matcher<'_, 'a> {
             Field::Request => self.found.request = Some(value),
             Field::Bytes => self.found.bytes = self.found.bytes.max(bytes(value)),
             // Parts are filled in from the last to the first.
-            Field::Took(unit) => self.found.took_us = self.found.took_us.or_else(|| unit.us(value)),
-            Field::Time | Field::Word | Field::Other => {}
+            Field::Took(unit) if self.took_unit.is_none_or(|found| unit < found) => {
+                if let Some(took_us) = unit.us(value) {
+                    (self.found.took_us, self.took_unit) = (Some(took_us), Some(unit));
+                }
+            }
+            Field::Took(_) | Field::Time | Field::Word | Field::Other => {}
         }
         true
     }
@@ -290,6 +297,8 @@ mod tests {
             ("%h %s %b %D", "::1 200 17 1500", (Some(17), Some(1500))),
             ("%s %b %T", "200 - 0.25", (Some(0), Some(250_000))),
             ("%s %b %b %T %D", "200 17 230 2 1999999", (Some(230), Some(1_999_999))),
+            ("%s %D %T", "200 1999999 2", (None, Some(1_999_999))),
+            ("%s %T %D %T", "200 2 - 1", (None, Some(1_000_000))),
             ("%s %b %D", "200 x -5", (None, None)),
             ("%s %b %T", "200 99999999999999999999 1e300", (None, None)),
             ("%s %h", "200 ::1", (None, None)),

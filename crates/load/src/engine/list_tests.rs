@@ -98,6 +98,30 @@ fn in_turn_each_entry_has_its_turn_on_any_number_of_threads() {
 }
 
 #[test]
+fn plain_requests_have_their_turn_on_any_number_of_threads() {
+    // Closed, the first thread is busy with two when the load ends, and the second one has the last.
+    let slow = |_| Sim::new(answering(700 * MS));
+    for (arrival, threads, count) in [(Arrival::Closed, 2, 3), (OPEN, 1, 7), (OPEN, 2, 3), (OPEN, 3, 40)] {
+        let mut load = workload(arrival, 4, 1000);
+        load.requests = vec![get("/a"), get("/b"), get("/c")];
+        load.stop.requests = Some(count);
+        let texts: Vec<String> = match arrival {
+            Arrival::Closed => {
+                load.connections = threads as u32;
+                let sims: Vec<_> = (0..threads).map(slow).collect();
+                let received: Vec<_> = sims.iter().map(|sim| sim.received.clone()).collect();
+                simulate_threads(&load, sims);
+                received.iter().flat_map(|sent| sent.take()).map(|(_, text)| text).collect()
+            }
+            Arrival::Open { .. } => sent(&load, threads).0,
+        };
+        let counts = counted(&lines(&texts));
+        let all = ["/a", "/b", "/c"].map(|path| counts.get(format!("GET {path}").as_str()).copied());
+        assert!(all.iter().all(|n| *n == Some(count / 3) || *n == Some(count.div_ceil(3))), "{counts:?}");
+    }
+}
+
+#[test]
 fn draws_repeat_by_their_seed_on_any_number_of_threads() {
     let text: String = (0..50).map(|number| format!("127.0.0.1:1/{number}\n")).collect();
     let weighted: String =

@@ -124,7 +124,7 @@ pub(crate) struct Engine<'p, N, X> {
     /// Of these, the ones that carry no request.
     idle_count: u32,
     parked_max: usize,
-    /// The number of the next request, or in turn its target.
+    /// The number of the next request.
     turn: usize,
     /// From the number of one request of this thread to that of the next.
     stride: usize,
@@ -216,24 +216,30 @@ impl<'p, N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'p, 
                 break;
             }
             let (until_ns, precise) = self.next_wake();
-            self.record_gathered();
-            let count = self.io.wait(until_ns, precise);
-            let now_ns = self.update_clock();
-            self.wake_ns = self.io.woke_ns(now_ns);
-            self.check_stopped();
-            for index in 0..count {
-                if self.load_end.is_some() {
-                    break;
-                }
-                let ready = self.io.ready(index);
-                self.on_ready(ready);
-                self.start_overdue();
-            }
-            self.read_again();
-            self.expire(self.now_ns);
+            self.handle_events(until_ns, precise);
+            self.expire_due();
             self.unpark(self.now_ns);
         }
         self.finish();
+    }
+
+    /// Waits, and handles what has happened. Returns how many things that were.
+    fn handle_events(&mut self, until_ns: u64, precise: bool) -> usize {
+        self.record_gathered();
+        let count = self.io.wait(until_ns, precise);
+        let now_ns = self.update_clock();
+        self.wake_ns = self.io.woke_ns(now_ns);
+        self.check_stopped();
+        for index in 0..count {
+            if self.load_end.is_some() {
+                break;
+            }
+            let ready = self.io.ready(index);
+            self.on_ready(ready);
+            self.start_overdue();
+        }
+        self.read_again();
+        count
     }
 
     /// Reads the clock, and cuts the intervals that have ended by then.

@@ -117,6 +117,27 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
         }
     }
 
+    /// Ends the requests that have timed out by now, once all that has come by now is handled: after a stall of this thread
+    /// that may be more than one wait gives, and it came in time.
+    pub(super) fn expire_due(&mut self) {
+        let until_ns = self.now_ns;
+        if self.deadlines.first().is_none_or(|(_, at_ns)| at_ns > until_ns) {
+            return;
+        }
+        // What a layer of the I/O had taken before, then what the kernel has: of each no more than there are slots, however
+        // fast more comes.
+        let (mut rounds, mut left) = (0, 2 * self.conns.len());
+        while rounds < 2 && left > 0 && self.load_end.is_none() {
+            let count = self.handle_events(0, false);
+            left = left.saturating_sub(count.max(1));
+            rounds += u32::from(!self.io.has_more());
+        }
+        // At the end of the load `finish` does it.
+        if self.load_end.is_none() {
+            self.expire(until_ns);
+        }
+    }
+
     /// Ends the requests that have timed out by then.
     pub(super) fn expire(&mut self, until_ns: u64) {
         while let Some((slot, deadline_ns)) = self.deadlines.first()

@@ -3,7 +3,7 @@
 use super::conn::{Phase, Request, token};
 use super::{Arrivals, Engine, START_BATCH};
 use crate::io::network_io::{Handshake, NetworkIo, Ready, SocketError};
-use crate::plan::Choice;
+use crate::plan::{Choice, number_in_turn};
 use crate::results::failure::Failure;
 use crate::results::recorder::{Report, microseconds};
 use rustix::io::Errno;
@@ -84,17 +84,20 @@ impl<N: NetworkIo, X: FnMut(Box<Report>) -> Option<Box<Report>>> Engine<'_, N, X
     /// The target and the item of the next request.
     #[inline]
     fn choose(&mut self) -> (usize, u32) {
-        if let Choice::InTurn = self.plan.choice {
-            let template = self.turn % self.plan.templates.len();
-            self.turn = template + 1;
-            return (template, 0);
-        }
-        let number = match &self.budget {
-            Some(budget) => budget.number(),
-            None => {
-                let number = self.turn;
+        let (turn, stride) = (self.turn as u64, self.stride as u64);
+        let number = match (&self.budget, &self.plan.choice, &self.arrivals) {
+            (Some(budget), ..) => budget.number(),
+            // Each thread at its own pace, and so each takes all of them in turn.
+            (None, Choice::InTurn(_), Arrivals::Closed(_)) => {
+                self.turn += 1;
+                turn
+            }
+            (None, choice, _) => {
                 self.turn += self.stride;
-                number as u64
+                match choice {
+                    Choice::InTurn(count) => number_in_turn(turn, *count, stride),
+                    _ => turn,
+                }
             }
         };
         self.plan.choice.at(self.plan.seed, number)

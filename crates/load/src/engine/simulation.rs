@@ -100,6 +100,8 @@ pub(super) struct Sim<'s> {
     pub(super) coarse_ns: u64,
     /// Most bytes that one send accepts.
     pub(super) send_max: usize,
+    /// Most events that one wait gives; floods come besides.
+    pub(super) ready_max: usize,
     /// Whether the kernel timestamps what comes, on every connection.
     pub(super) stamping: bool,
     /// Whether what comes before a connection is accepted is the lookup of its name.
@@ -131,6 +133,7 @@ impl<'s> Sim<'s> {
             call_ns: 0,
             coarse_ns: 0,
             send_max: usize::MAX,
+            ready_max: usize::MAX,
             stamping: false,
             naming: false,
             telling: false,
@@ -196,7 +199,9 @@ impl<'s> Sim<'s> {
 
     /// Lets the events of this moment happen to a socket that is still there.
     fn happen(&mut self) {
-        while self.next_at().is_some_and(|at_ns| at_ns <= self.now_ns.get()) {
+        while self.ready.len() < self.ready_max
+            && self.next_at().is_some_and(|at_ns| at_ns <= self.now_ns.get())
+        {
             let Some((at_ns, _, slot, connection, event)) = self.queue.pop_first() else {
                 return;
             };
@@ -363,6 +368,10 @@ impl NetworkIo for Sim<'_> {
             self.happen();
         }
         self.ready.len()
+    }
+
+    fn has_more(&self) -> bool {
+        self.ready.len() >= self.ready_max
     }
 
     fn ready(&self, index: usize) -> Ready {

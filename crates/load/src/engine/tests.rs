@@ -119,6 +119,17 @@ fn a_server_that_never_answers_times_out_exactly() {
 }
 
 #[test]
+fn an_answer_that_came_in_time_is_no_timeout_however_many_are_to_be_read() {
+    // Held up from before they come until after their deadline; one wait gives two of ten.
+    let mut sim = Sim::new(answering(100 * MS));
+    (sim.stalls, sim.ready_max) = (vec![(50 * MS, 400 * MS)], 2);
+    let mut load = workload(Arrival::Closed, 10, 1000);
+    load.timeout_us = 300_000;
+    let (completed, failed, _) = simulate_on(&load, sim).counts();
+    assert!(completed >= 10 && failed == 0, "{completed} {failed}");
+}
+
+#[test]
 fn a_timeout_bounds_no_wait_for_a_connection_and_the_times_hold_that_wait() {
     let mut load = workload(open(10.0), 1, 2200);
     load.timeout_us = 500_000;

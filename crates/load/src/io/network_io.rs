@@ -128,6 +128,10 @@ pub(crate) trait NetworkIo {
     /// Sleeps until something happens, or until the time given (at once if it is past). Precise waits end within
     /// microseconds of it, others within a millisecond. Returns how many things happened.
     fn wait(&mut self, until_ns: u64, precise: bool) -> usize;
+    /// Whether more may have happened by then than the last [`NetworkIo::wait`] gave: the next ones give it.
+    fn has_more(&self) -> bool {
+        false
+    }
     /// One of the things that happened.
     fn ready(&self, index: usize) -> Ready;
 }

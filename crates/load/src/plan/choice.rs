@@ -2,7 +2,8 @@
 //!
 //! The choice is a function of the seed and the number of the request. In open arrival, and in closed arrival with a
 //! number of requests, each number is taken once, whichever thread takes it: the same requests are sent on any number
-//! of threads. In closed arrival without one, thread k of T takes the numbers k, k + T, k + 2T, ... at its own pace.
+//! of threads. In closed arrival without one, thread k of T takes the numbers k, k + T, k + 2T, ... at its own pace; of
+//! planned ones in turn k, k + 1, k + 2, ...
 
 use crate::plan::request_message::RequestMessage;
 use crate::plan::request_template::{JOINED_BYTES_MAX, Template};
@@ -19,8 +20,8 @@ const STREAM: u64 = 0x7265_7175_6573_7473;
 /// How the next request is chosen.
 #[derive(Debug)]
 pub(crate) enum Choice {
-    /// The planned ones, one after the other; each thread begins with another one.
-    InTurn,
+    /// The planned ones, so many, one after the other.
+    InTurn(u64),
     /// The planned ones by their weights.
     Weighted(Weighted),
     /// The entries of a list.
@@ -38,7 +39,7 @@ impl Choice {
         #[allow(clippy::float_cmp)] // those that are written alike
         let alike = workload.requests.iter().all(|request| request.weight == first);
         let weights: Vec<f64> = workload.requests.iter().map(|request| request.weight).collect();
-        Ok(if alike { Self::InTurn } else { Self::Weighted(Weighted::new(&weights)) })
+        Ok(if alike { Self::InTurn(templates.len() as u64) } else { Self::Weighted(Weighted::new(&weights)) })
     }
 
     /// The target and the item of a request, by its number.
@@ -46,7 +47,7 @@ impl Choice {
     pub(crate) fn at(&self, seed: u64, number: u64) -> (usize, u32) {
         let draw = |weights: &Weighted| weights.draw(&mut SplitMix::stream(seed, STREAM, number));
         match self {
-            Self::InTurn => (0, 0),
+            Self::InTurn(count) => ((number % count) as usize, 0),
             Self::Weighted(weights) => (draw(weights), 0),
             Self::Listed(list) => {
                 let count = list.entries.entries.len() as u64;
@@ -70,6 +71,13 @@ impl Choice {
             _ => None,
         }
     }
+}
+
+/// The number for [`Choice::InTurn`] of a start in open arrival, of which thread k of T has k, k + T, k + 2T, ...: one further after
+/// each `count` * T starts, as else a thread could have some of the requests alone. Of any number of starts from the first
+/// one on, each request has as many as another, or one more.
+pub(crate) fn number_in_turn(start: u64, count: u64, threads: u64) -> u64 {
+    start + start / (count * threads) * (threads - 1)
 }
 
 fn check_weights(workload: &Workload) -> Result<()> {
@@ -193,4 +201,25 @@ fn push_decimal(into: &mut Vec<u8>, number: usize) {
         }
     }
     into[begin..].reverse();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_dealt_evenly_and_no_thread_keeps_a_request() {
+        for (count, threads) in [(1, 1), (3, 1), (1, 4), (2, 2), (3, 2), (4, 6), (6, 4)] {
+            let at = |start| Choice::InTurn(count).at(1, number_in_turn(start, count, threads)).0;
+            let mut counts = vec![0u64; count as usize];
+            let mut of_threads = vec![counts.clone(); threads as usize];
+            for start in 0..count * count * threads {
+                counts[at(start)] += 1;
+                of_threads[(start % threads) as usize][at(start)] += 1;
+                let (least, most) = (counts.iter().min(), counts.iter().max());
+                assert!(most.unwrap() - least.unwrap() <= 1, "{count} {threads}: {counts:?}");
+            }
+            assert!(of_threads.iter().flatten().all(|count| *count > 0), "{count} {threads}: {of_threads:?}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ pub(crate) use crate::plan::request_template::{
 };
 use crate::plan::session_templates::is_grpc;
 pub(crate) use crate::plan::session_templates::{Script, StepPlan};
-pub(crate) use choice::Choice;
+pub(crate) use choice::{Choice, number_in_turn};
 pub(crate) use dynamic::Dynamic;
 
 use crate::http::content_check::ResponseChecks;

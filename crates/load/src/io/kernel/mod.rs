@@ -547,6 +547,10 @@ impl NetworkIo for KernelIo {
         self.events_count + self.synthetic_events.len()
     }
 
+    fn has_more(&self) -> bool {
+        self.kernel.readiness.has_more(self.events_count) || !self.pending_events.is_empty()
+    }
+
     #[inline]
     fn ready(&self, index: usize) -> Ready {
         if index >= self.events_count {

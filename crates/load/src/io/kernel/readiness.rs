@@ -100,6 +100,14 @@ impl Readiness {
         }
     }
 
+    /// Whether there may be more than a wait that gave so many. Of io_uring the kernel may hand over a part only.
+    pub(super) fn has_more(&self, count: usize) -> bool {
+        match self {
+            Self::Epoll(_) => count == EVENTS_MAX,
+            Self::Uring(_) => count > 0,
+        }
+    }
+
     /// One of them.
     #[inline]
     pub(super) fn ready(&self, index: usize, events: &[Event]) -> Ready {

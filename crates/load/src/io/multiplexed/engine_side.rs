@@ -166,6 +166,10 @@ impl<N: NetworkIo, C: Multiplex> NetworkIo for MultiplexedIo<N, C> {
         self.events.len()
     }
 
+    fn has_more(&self) -> bool {
+        self.waited || self.inner.has_more()
+    }
+
     #[inline]
     fn ready(&self, index: usize) -> Ready {
         self.events[index]

@@ -279,6 +279,10 @@ impl<N: NetworkIo> NetworkIo for WebSocketIo<N> {
         self.inner_count + self.events.len()
     }
 
+    fn has_more(&self) -> bool {
+        self.inner.has_more()
+    }
+
     fn ready(&self, index: usize) -> Ready {
         match index.checked_sub(self.inner_count) {
             None => self.inner.ready(index),

@@ -15,6 +15,7 @@ use crate::logs::tail::{Part, TailRead};
 use crate::services::apache::access_log::line_format;
 use crate::services::nginx::log_format;
 use crate::services::php_fpm;
+use std::collections::BTreeMap;
 use webdyno_model::service::{LogFile, LogKind, ServiceSnapshot};
 
 /// What all logs together may be read in one reading: some 2000 lines, which take about half a millisecond.
@@ -136,7 +137,8 @@ fn format_of(log: &LogFile) -> Option<LineFormat> {
 
 /// Of each part of the site the first log that can be read, or else one that cannot: to say why.
 fn choose(logs: &[LogFile]) -> Vec<LogFile> {
-    let mut chosen: Vec<(LogFile, bool)> = vec![];
+    let mut chosen: Vec<(&LogFile, bool)> = vec![];
+    let mut places: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for log in logs {
         // Reading formats takes a moment, and a site may have thousands of logs.
         let tells_status = |format: &str| {
@@ -146,14 +148,14 @@ fn choose(logs: &[LogFile]) -> Vec<LogFile> {
                 || NAMED.iter().any(|(name, _)| *name == format)
         };
         let is_known = log.format.as_deref().is_some_and(tells_status) || format_of(log).is_some();
-        match chosen.iter_mut().find(|(known, _)| known.scope == log.scope) {
-            Some((_, true)) => {}
-            Some(place) if is_known => *place = (log.clone(), true),
+        let place = *places.entry(log.scope.as_deref()).or_insert(chosen.len());
+        match chosen.get_mut(place) {
+            None => chosen.push((log, is_known)),
+            Some(found) if is_known && !found.1 => *found = (log, true),
             Some(_) => {}
-            None => chosen.push((log.clone(), is_known)),
         }
     }
-    chosen.into_iter().map(|(log, _)| log).collect()
+    chosen.into_iter().map(|(log, _)| log.clone()).collect()
 }
 
 fn kept(place: &LogLocation) -> Kept {
