@@ -134,21 +134,6 @@ fn of_a_part_of_the_site_one_log_counts() {
     check(&collector.read(&target), &[("requests_count", Some(2.0)), ("logs_count", Some(2.0))]);
 }
 
-// The choice is made with every reading.
-#[test]
-fn the_logs_of_very_many_hosts_are_chosen_at_once() {
-    let log = |number: usize| LogFile {
-        kind: LogKind::Access,
-        scope: Some(format!("VirtualHost *:80 at /etc/apache2/sites-enabled/site-{number}.conf")),
-        format: Some("common".into()),
-        ..LogFile::default()
-    };
-    let logs: Vec<LogFile> = (0..50_000).map(log).collect();
-    let begin = std::time::Instant::now();
-    assert_eq!(choose(&logs), logs);
-    assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
-}
-
 #[test]
 fn a_log_that_cannot_be_read_gives_no_zero() {
     let log = Log::new();
