@@ -47,21 +47,22 @@ pub fn finish(
 
 /// The same of a session that only writes its readings, and remembers none.
 pub fn finish_from_disk(
-    session: LiveSession,
+    mut session: LiveSession,
     result: Result<()>,
     output: &OutputArgs,
     fail_on_fault: bool,
 ) -> Result<u8> {
     let directory = session.directory().to_owned();
     let error = result.err();
-    let failed = error.as_ref().map_or(0, UserError::exit_code);
-    session.end(failed, error.as_ref())?;
-    let recording = Recording::read(&directory)?;
-    let displayed = write_outputs(&recording, &directory, output);
+    let code = match &error {
+        Some(error) => error.exit_code(),
+        None => exit_code(&View::of(&session.read_back()?)?.outcome, fail_on_fault),
+    };
+    session.end(code, error.as_ref())?;
+    let displayed = write_outputs(&Recording::read(&directory)?, &directory, output);
     match error {
-        Some(error) if error.kind == ErrorKind::Interrupted => displayed.map(|()| failed),
-        Some(error) => Err(error),
-        None => displayed.and_then(|()| Ok(exit_code(&View::of(&recording)?.outcome, fail_on_fault))),
+        Some(error) if error.kind != ErrorKind::Interrupted => Err(error),
+        _ => displayed.map(|()| code),
     }
 }
 
@@ -182,6 +183,9 @@ pub fn no_result_error(directory: &Path) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::export::ExportArgs;
+    use crate::measuring::session_info;
+    use clap::ColorChoice;
     use webdyno_model::environment::Environment;
     use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
     use webdyno_model::number::Number;
@@ -230,6 +234,27 @@ mod tests {
             limit: number,
             text: "it is gone".into(),
         }
+    }
+
+    #[test]
+    fn the_recording_of_a_check_ends_with_its_exit_code() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("c");
+        let info = session_info("check", None, &[]);
+        let session = LiveSession::observe(&directory, info, Default::default(), Box::new(|_| {}), None);
+        let output = OutputArgs {
+            exports: ExportArgs::default(),
+            live: Default::default(),
+            out: None,
+            quiet: true,
+            verbose: false,
+            color: ColorChoice::Never,
+            no_tui: true,
+            web: None,
+        };
+        // Nothing was read.
+        assert_eq!(finish_from_disk(session.unwrap(), Ok(()), &output, true), Ok(NOT_MET));
+        assert_eq!(Recording::read(&directory).unwrap().end, Some((NOT_MET, None)));
     }
 
     #[test]
