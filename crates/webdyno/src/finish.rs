@@ -1,7 +1,7 @@
 //! The end of a session: exit code, report.html and the change record in the run directory, text or JSON on stdout.
 
 use crate::cli::OutputArgs;
-use crate::cli::export::is_stdout;
+use crate::cli::export::{ExportArgs, is_stdout};
 use crate::{exports, terminal};
 use std::path::Path;
 use webdyno_analysis::limits::LimitId;
@@ -9,7 +9,7 @@ use webdyno_model::error::io_error;
 use webdyno_model::run::RunReport;
 use webdyno_model::tune::{Goal, TuneReport, TuneState};
 use webdyno_model::{ErrorKind, Result, UserError};
-use webdyno_report::ResultPaths;
+use webdyno_report::{ResultPaths, TextStyle};
 use webdyno_session::live::LiveSession;
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
@@ -36,7 +36,7 @@ pub fn finish(
         None => exit_code(&View::of(session.recording())?.outcome, fail_on_fault),
     };
     let recording = session.end(code, error.as_ref())?;
-    let displayed = write_outputs(&recording, &directory, output);
+    let displayed = write_outputs(&recording, &directory, &output.exports, style(output));
     match error {
         // An interrupted session shows what it has; that it was interrupted is known to who did it.
         Some(error) if error.kind == ErrorKind::Interrupted => displayed.map(|()| code),
@@ -59,28 +59,34 @@ pub fn finish_from_disk(
         None => exit_code(&View::of(&session.read_back()?)?.outcome, fail_on_fault),
     };
     session.end(code, error.as_ref())?;
-    let displayed = write_outputs(&Recording::read(&directory)?, &directory, output);
+    let recording = Recording::read(&directory)?;
+    let displayed = write_outputs(&recording, &directory, &output.exports, style(output));
     match error {
         Some(error) if error.kind != ErrorKind::Interrupted => Err(error),
         _ => displayed.map(|()| code),
     }
 }
 
+fn style(output: &OutputArgs) -> TextStyle {
+    terminal::style(output.verbose, output.color)
+}
+
 /// Writes what lies beside the recording, what the flags say for other programs, and the text unless one of these takes
 /// stdout.
-fn write_outputs(recording: &Recording, directory: &Path, output: &OutputArgs) -> Result<()> {
+pub fn write_outputs(
+    recording: &Recording,
+    directory: &Path,
+    exports: &ExportArgs,
+    style: TextStyle,
+) -> Result<()> {
     let view = View::of(recording)?;
     let reports = write_reports(&view, directory);
     let written = match view.outcome {
         Outcome::Nothing => Ok(()),
-        _ => exports::write(&output.exports, recording, &view),
+        _ => exports::write(exports, recording, &view),
     };
-    if !output.exports.takes_stdout() {
-        terminal::print_report(&webdyno_report::text(
-            &view,
-            &paths(&view, directory),
-            terminal::style(output.verbose, output.color),
-        ))?;
+    if !exports.takes_stdout() {
+        terminal::print_report(&webdyno_report::text(&view, &paths(&view, directory), style))?;
     }
     reports.and(written)
 }
@@ -183,7 +189,6 @@ pub fn no_result_error(directory: &Path) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::export::ExportArgs;
     use crate::measuring::session_info;
     use clap::ColorChoice;
     use webdyno_model::environment::Environment;
