@@ -169,7 +169,8 @@ fn is_run_successful(run: &RunReport) -> bool {
         .as_ref()
         .is_some_and(|visits| visits.sessions_completed == 0 && visits.sessions_broken > 0);
     let answers = run.requests.completed > 0 && !pages_fail && !sessions_break;
-    run.client.valid && answers && run.objectives.iter().all(|objective| objective.met)
+    let objectives = run.objectives.iter().all(|objective| objective.met);
+    run.client.valid && run.brake.is_none() && answers && objectives
 }
 
 /// A session that only plans has no goal to meet yet; `max` is done when it ended.
@@ -272,6 +273,8 @@ mod tests {
         ] {
             assert_eq!(exit_code(&Outcome::Run(outcome), false), code);
         }
+        let stopped = RunReport { brake: Some(harm_guard_trip()), ..run(1, true, true) };
+        assert_eq!(exit_code(&Outcome::Run(stopped), false), 3);
         for (completed, failed, code) in [(0, 0, 0), (1, 9, 0), (0, 9, 3)] {
             let pages = webdyno_model::page::PageReport { completed, failed, ..Default::default() };
             let report = RunReport { pages: Some(pages), ..run(1, true, true) };
