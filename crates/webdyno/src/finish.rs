@@ -7,6 +7,7 @@ use std::path::Path;
 use webdyno_analysis::limits::LimitId;
 use webdyno_model::error::io_error;
 use webdyno_model::run::RunReport;
+use webdyno_model::sweep::SweepPoint;
 use webdyno_model::tune::{Goal, TuneReport, TuneState};
 use webdyno_model::{ErrorKind, Result, UserError};
 use webdyno_report::{ResultPaths, TextStyle};
@@ -152,7 +153,9 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
         Outcome::Tune(tune) => is_tune_successful(tune),
         Outcome::Capacity(found) => found.rate.is_some() && found.generator.is_none(),
         Outcome::Sweep(found) => {
-            found.points.iter().any(|point| point.rate.is_some() && point.missed.is_none())
+            let can_be_chosen =
+                |point: &SweepPoint| point.rate.is_some() && point.missed.is_none() && point.failed.is_none();
+            found.points.iter().any(can_be_chosen)
         }
         Outcome::Observation(_) => true,
         Outcome::Nothing => false,
@@ -192,6 +195,7 @@ mod tests {
     use super::*;
     use crate::measuring::session_info;
     use clap::ColorChoice;
+    use serde_json::json;
     use webdyno_model::environment::Environment;
     use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
     use webdyno_model::number::Number;
@@ -239,6 +243,21 @@ mod tests {
             value: number,
             limit: number,
             text: "it is gone".into(),
+        }
+    }
+
+    #[test]
+    fn a_sweep_without_a_point_to_choose_exits_with_3() {
+        for (point, code) in [
+            (json!({"values": [1.0], "rate": 5.0}), 0),
+            (json!({"values": [1.0], "rate": 5.0, "missed": "p99<1s"}), 3),
+            // Of two loads the second one did harm.
+            (json!({"values": [1.0], "rate": 5.0, "failed": "the load was stopped"}), 3),
+            (json!({"values": [1.0], "failed": "no request succeeded"}), 3),
+        ] {
+            let report = json!({"schema": "", "knob": "users", "points": [point]});
+            let found = Box::new(serde_json::from_value(report).unwrap());
+            assert_eq!(exit_code(&Outcome::Sweep(found), false), code, "{point}");
         }
     }
 
