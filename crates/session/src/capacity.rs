@@ -4,12 +4,12 @@
 use webdyno_analysis::capacity::{
     NextStep, SearchEnd, SearchOptions, StepResult, StepSpec, capacity_report, lowest_missed, next_step,
 };
-use webdyno_model::Result;
 use webdyno_model::capacity::{CapacityReport, LoadUnit};
 use webdyno_model::diagnosis::Diagnosis;
 use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
 use webdyno_model::objective::Objective;
+use webdyno_model::{ErrorKind, Result};
 
 /// A server whose capacity is looked for.
 pub trait CapacityTarget {
@@ -50,14 +50,20 @@ pub fn find_capacity(
     let end = ended.as_ref().map_or_else(|error| SearchEnd::Failed(error.message.clone()), Clone::clone);
     let mut report = capacity_report(&steps, &end, unit, objectives);
     report.environment = target.environment();
+    let mut ended = ended.map(|_| ());
     if let (true, Some(offered)) = (ended.is_ok(), lowest_missed(&steps)) {
         match target.limit_at(offered) {
             Ok(diagnosis) => name_limit(&mut report, diagnosis),
-            Err(error) => report.notes.push(format!("what limits could not be observed: {}", error.message)),
+            Err(error) => {
+                report.notes.push(format!("what limits could not be observed: {}", error.message));
+                if error.kind == ErrorKind::Interrupted {
+                    ended = Err(error);
+                }
+            }
         }
     }
     target.record(EventBody::CapacityEnd { report: Box::new(report.clone()) })?;
-    ended.map(|_| report)
+    ended.map(|()| report)
 }
 
 fn name_limit(report: &mut CapacityReport, diagnosis: Option<Diagnosis>) {

@@ -1,15 +1,16 @@
 //! The end of a session: exit code, report.html and the change record in the run directory, text or JSON on stdout.
 
 use crate::cli::OutputArgs;
-use crate::cli::export::is_stdout;
+use crate::cli::export::{ExportArgs, is_stdout};
 use crate::{exports, terminal};
 use std::path::Path;
 use webdyno_analysis::limits::LimitId;
 use webdyno_model::error::io_error;
 use webdyno_model::run::RunReport;
+use webdyno_model::sweep::SweepPoint;
 use webdyno_model::tune::{Goal, TuneReport, TuneState};
 use webdyno_model::{ErrorKind, Result, UserError};
-use webdyno_report::ResultPaths;
+use webdyno_report::{ResultPaths, TextStyle};
 use webdyno_session::live::LiveSession;
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
@@ -36,7 +37,7 @@ pub fn finish(
         None => exit_code(&View::of(session.recording())?.outcome, fail_on_fault),
     };
     let recording = session.end(code, error.as_ref())?;
-    let displayed = write_outputs(&recording, &directory, output);
+    let displayed = write_outputs(&recording, &directory, &output.exports, style(output));
     match error {
         // An interrupted session shows what it has; that it was interrupted is known to who did it.
         Some(error) if error.kind == ErrorKind::Interrupted => displayed.map(|()| code),
@@ -47,39 +48,46 @@ pub fn finish(
 
 /// The same of a session that only writes its readings, and remembers none.
 pub fn finish_from_disk(
-    session: LiveSession,
+    mut session: LiveSession,
     result: Result<()>,
     output: &OutputArgs,
     fail_on_fault: bool,
 ) -> Result<u8> {
     let directory = session.directory().to_owned();
     let error = result.err();
-    let failed = error.as_ref().map_or(0, UserError::exit_code);
-    session.end(failed, error.as_ref())?;
+    let code = match &error {
+        Some(error) => error.exit_code(),
+        None => exit_code(&View::of(&session.read_back()?)?.outcome, fail_on_fault),
+    };
+    session.end(code, error.as_ref())?;
     let recording = Recording::read(&directory)?;
-    let displayed = write_outputs(&recording, &directory, output);
+    let displayed = write_outputs(&recording, &directory, &output.exports, style(output));
     match error {
-        Some(error) if error.kind == ErrorKind::Interrupted => displayed.map(|()| failed),
-        Some(error) => Err(error),
-        None => displayed.and_then(|()| Ok(exit_code(&View::of(&recording)?.outcome, fail_on_fault))),
+        Some(error) if error.kind != ErrorKind::Interrupted => Err(error),
+        _ => displayed.map(|()| code),
     }
+}
+
+fn style(output: &OutputArgs) -> TextStyle {
+    terminal::style(output.verbose, output.color)
 }
 
 /// Writes what lies beside the recording, what the flags say for other programs, and the text unless one of these takes
 /// stdout.
-fn write_outputs(recording: &Recording, directory: &Path, output: &OutputArgs) -> Result<()> {
+pub fn write_outputs(
+    recording: &Recording,
+    directory: &Path,
+    exports: &ExportArgs,
+    style: TextStyle,
+) -> Result<()> {
     let view = View::of(recording)?;
     let reports = write_reports(&view, directory);
     let written = match view.outcome {
         Outcome::Nothing => Ok(()),
-        _ => exports::write(&output.exports, recording, &view),
+        _ => exports::write(exports, recording, &view),
     };
-    if !output.exports.takes_stdout() {
-        terminal::print_report(&webdyno_report::text(
-            &view,
-            &paths(&view, directory),
-            terminal::style(output.verbose, output.color),
-        ))?;
+    if !exports.takes_stdout() {
+        terminal::print_report(&webdyno_report::text(&view, &paths(&view, directory), style))?;
     }
     reports.and(written)
 }
@@ -145,7 +153,9 @@ pub fn exit_code(outcome: &Outcome, fail_on_fault: bool) -> u8 {
         Outcome::Tune(tune) => is_tune_successful(tune),
         Outcome::Capacity(found) => found.rate.is_some() && found.generator.is_none(),
         Outcome::Sweep(found) => {
-            found.points.iter().any(|point| point.rate.is_some() && point.missed.is_none())
+            let can_be_chosen =
+                |point: &SweepPoint| point.rate.is_some() && point.missed.is_none() && point.failed.is_none();
+            found.points.iter().any(can_be_chosen)
         }
         Outcome::Observation(_) => true,
         Outcome::Nothing => false,
@@ -162,7 +172,8 @@ fn is_run_successful(run: &RunReport) -> bool {
         .as_ref()
         .is_some_and(|visits| visits.sessions_completed == 0 && visits.sessions_broken > 0);
     let answers = run.requests.completed > 0 && !pages_fail && !sessions_break;
-    run.client.valid && answers && run.objectives.iter().all(|objective| objective.met)
+    let objectives = run.objectives.iter().all(|objective| objective.met);
+    run.client.valid && run.brake.is_none() && answers && objectives
 }
 
 /// A session that only plans has no goal to meet yet; `max` is done when it ended.
@@ -182,6 +193,9 @@ pub fn no_result_error(directory: &Path) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measuring::session_info;
+    use clap::ColorChoice;
+    use serde_json::json;
     use webdyno_model::environment::Environment;
     use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
     use webdyno_model::number::Number;
@@ -233,6 +247,42 @@ mod tests {
     }
 
     #[test]
+    fn a_sweep_without_a_point_to_choose_exits_with_3() {
+        for (point, code) in [
+            (json!({"values": [1.0], "rate": 5.0}), 0),
+            (json!({"values": [1.0], "rate": 5.0, "missed": "p99<1s"}), 3),
+            // Of two loads the second one did harm.
+            (json!({"values": [1.0], "rate": 5.0, "failed": "the load was stopped"}), 3),
+            (json!({"values": [1.0], "failed": "no request succeeded"}), 3),
+        ] {
+            let report = json!({"schema": "", "knob": "users", "points": [point]});
+            let found = Box::new(serde_json::from_value(report).unwrap());
+            assert_eq!(exit_code(&Outcome::Sweep(found), false), code, "{point}");
+        }
+    }
+
+    #[test]
+    fn the_recording_of_a_check_ends_with_its_exit_code() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("c");
+        let info = session_info("check", None, &[]);
+        let session = LiveSession::observe(&directory, info, Default::default(), Box::new(|_| {}), None);
+        let output = OutputArgs {
+            exports: ExportArgs::default(),
+            live: Default::default(),
+            out: None,
+            quiet: true,
+            verbose: false,
+            color: ColorChoice::Never,
+            no_tui: true,
+            web: None,
+        };
+        // Nothing was read.
+        assert_eq!(finish_from_disk(session.unwrap(), Ok(()), &output, true), Ok(NOT_MET));
+        assert_eq!(Recording::read(&directory).unwrap().end, Some((NOT_MET, None)));
+    }
+
+    #[test]
     fn runs_that_prove_nothing_exit_with_3() {
         for (outcome, code) in [
             (run(1, true, true), 0),
@@ -242,6 +292,8 @@ mod tests {
         ] {
             assert_eq!(exit_code(&Outcome::Run(outcome), false), code);
         }
+        let stopped = RunReport { brake: Some(harm_guard_trip()), ..run(1, true, true) };
+        assert_eq!(exit_code(&Outcome::Run(stopped), false), 3);
         for (completed, failed, code) in [(0, 0, 0), (1, 9, 0), (0, 9, 3)] {
             let pages = webdyno_model::page::PageReport { completed, failed, ..Default::default() };
             let report = RunReport { pages: Some(pages), ..run(1, true, true) };

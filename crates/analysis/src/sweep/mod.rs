@@ -9,6 +9,7 @@
 mod axis;
 mod conditions;
 mod effects;
+mod harm;
 mod planner;
 mod points;
 mod refine;

@@ -1,6 +1,7 @@
 //! Which point is measured next. A function of the loads so far: whoever goes on with an interrupted sweep plans what that would have.
 
 use super::axis::AxisValues;
+use super::harm::is_beyond_harm;
 use super::points::{counts, merged_points};
 use super::refine::{More, REFINED_MAX, more};
 use rand_chacha::ChaCha8Rng;
@@ -14,10 +15,12 @@ const DISCARDED_MAX: usize = 2;
 const FAILED_MAX: usize = 3;
 
 /// What a sweep measures, and how long.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct SweepOptions {
     /// The values of each knob.
     pub axes: Vec<AxisValues>,
+    /// Whether a knob is of the load, of which more does more harm; of those that are missing here it is not known.
+    pub load_axes: Vec<bool>,
     /// The points of a study, not all of which are combinations of all axes; empty: all combinations.
     pub points: Vec<Vec<KnobValue>>,
     /// Loads of each point.
@@ -55,6 +58,8 @@ pub enum NextPoint {
 pub enum SweepEnd {
     /// All was measured, or what was tells enough.
     Measured,
+    /// The same, but for so many loads that would have done more harm than one that did.
+    BeyondHarm(usize),
     /// The time was over.
     Budget,
     /// The server failed at one point after the other, or did not come back.
@@ -74,12 +79,15 @@ pub struct Planner {
     refined: usize,
     /// Loads that were added with them, or to values that were known.
     added: usize,
+    /// Loads that were left out, as one before did harm.
+    left_out: usize,
 }
 
 impl Planner {
     /// The plan of a sweep that begins.
     pub fn new(options: SweepOptions) -> Self {
-        let mut planner = Self { options, loads: vec![], queue: VecDeque::new(), refined: 0, added: 0 };
+        let (loads, queue) = (vec![], VecDeque::new());
+        let mut planner = Self { options, loads, queue, refined: 0, added: 0, left_out: 0 };
         let first = match planner.options.points.is_empty() {
             true => combinations(planner.options.axes.iter().map(AxisValues::first_values)),
             false => planner.options.points.clone(),
@@ -119,9 +127,18 @@ impl Planner {
                 self.queue.insert(self.queue.len().min(2), values);
             }
         }
+        self.leave_out_harm();
         if self.queue.is_empty() {
             self.refine();
+            self.leave_out_harm();
         }
+    }
+
+    /// What would do more harm than a load that did is not measured.
+    fn leave_out_harm(&mut self) {
+        let planned = self.queue.len();
+        self.queue.retain(|values| !is_beyond_harm(values, &self.loads, &self.options.load_axes));
+        self.left_out += planned - self.queue.len();
     }
 
     /// What comes next, so many seconds after the sweep began.
@@ -129,7 +146,12 @@ impl Planner {
         if let Some(end) = self.failure() {
             return NextPoint::Done(end);
         }
-        let Some(values) = self.queue.front() else { return NextPoint::Done(SweepEnd::Measured) };
+        let Some(values) = self.queue.front() else {
+            return NextPoint::Done(match self.left_out {
+                0 => SweepEnd::Measured,
+                count => SweepEnd::BeyondHarm(count),
+            });
+        };
         let made = self.loads.iter().filter(|load| load.loads.iter().any(|one| one.load.is_some())).count();
         let load_s = elapsed_s / made.max(1) as f64;
         if made > 0 && elapsed_s + load_s > self.options.budget_s {

@@ -27,7 +27,8 @@ pub fn sweep_report(plan: &SweepPlan, loads: &[SweepPoint], end: &SweepEnd) -> S
     let mut unsure = found.unsure;
     let best = if is_curve || study.is_some() { None } else { best(&points, &mut notes, &mut unsure) };
     let has_answer = found.choice.is_some() || best.is_some();
-    unsure = unsure.or_else(|| (*end != SweepEnd::Measured).then(|| "not all points were measured".into()));
+    let is_whole = matches!(end, SweepEnd::Measured | SweepEnd::BeyondHarm(_));
+    unsure = unsure.or_else(|| (!is_whole).then(|| "not all points were measured".into()));
     SweepReport {
         schema: SCHEMA.into(),
         knob: plan.knobs.first().map(|knob| knob.name.clone()).unwrap_or_default(),
@@ -98,6 +99,10 @@ fn objectives_note(plan: &SweepPlan, points: &[SweepPoint]) -> Option<String> {
 fn end_note(end: &SweepEnd) -> Option<String> {
     match end {
         SweepEnd::Measured => None,
+        SweepEnd::BeyondHarm(count) => Some(format!(
+            "{count} of the planned loads {} left out: they lie beyond one that did harm, and would do more.",
+            if *count == 1 { "was" } else { "were" }
+        )),
         SweepEnd::Budget => Some(
             "The time was over before all was measured (--budget): the points are those until then.".into(),
         ),

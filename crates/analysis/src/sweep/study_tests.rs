@@ -198,7 +198,8 @@ fn failed_points_and_loads_are_left_out_and_said_so() {
 /// Each pass goes through all points once, in an order of its own.
 #[test]
 fn a_study_is_interleaved() {
-    let options = |seed| SweepOptions { axes: vec![], points: points(), repeat: 3, seed, budget_s: 1e9 };
+    let options =
+        |seed| SweepOptions { points: points(), repeat: 3, seed, budget_s: 1e9, ..Default::default() };
     let order = |seed| {
         let mut planner = Planner::new(options(seed));
         let mut order = vec![];

@@ -63,7 +63,7 @@ impl Noise {
 
 fn options(text: &str, repeat: u32, seed: u64) -> SweepOptions {
     let (axis, _) = AxisValues::parse(text).unwrap();
-    SweepOptions { axes: vec![axis], points: vec![], repeat, seed, budget_s: f64::INFINITY }
+    SweepOptions { axes: vec![axis], repeat, seed, budget_s: f64::INFINITY, ..Default::default() }
 }
 
 /// Carries a sweep out.
@@ -202,6 +202,40 @@ fn a_server_that_fails_everywhere_is_left_alone() {
     let mut planner = Planner::new(options("8..256", 2, 5));
     found.into_iter().for_each(|load| planner.add(load));
     assert_eq!(planner.next(0.0), NextPoint::Done(SweepEnd::ServerFailed("it is gone".into())));
+}
+
+/// A load at 40 does harm, after some that did none: what lies beyond it is left out, on whichever side that is.
+#[test]
+fn what_lies_beyond_harm_is_left_out() {
+    let load = |value: f64| SweepPoint {
+        values: vec![KnobValue::Number(value)],
+        rate: Some(100.0),
+        failed: (value == 40.0).then(|| format!("{}it swaps", points::STOPPED)),
+        ..SweepPoint::default()
+    };
+    for (is_load, harmless, left_out) in [
+        (true, &[10.0][..], 2),
+        (true, &[], 2),
+        // Of a setting the first value that does no harm tells on which side the harm is.
+        (false, &[], 2),
+        (false, &[10.0], 2),
+        (false, &[80.0], 2),
+        (false, &[10.0, 80.0], 0),
+    ] {
+        let list = options("10,20,40,80,160", 1, 5);
+        let mut planner = Planner::new(SweepOptions { load_axes: vec![is_load], ..list });
+        harmless.iter().chain(&[40.0]).for_each(|value| planner.add(load(*value)));
+        let mut made = planner.loads().len();
+        while let NextPoint::Measure(spec) = planner.next(0.0) {
+            planner.add(SweepPoint { failed: None, ..load(spec.values[0].number().unwrap()) });
+            made += 1;
+        }
+        let end = match left_out {
+            0 => SweepEnd::Measured,
+            count => SweepEnd::BeyondHarm(count),
+        };
+        assert_eq!((made, planner.next(0.0)), (5 - left_out, NextPoint::Done(end)), "{is_load} {harmless:?}");
+    }
 }
 
 #[test]

@@ -44,12 +44,9 @@ pub fn junit(view: &View) -> Result<String> {
     cases.extend(sessions(run));
     cases.extend(run.objectives.iter().map(|objective| self::objective(objective, run)));
     match &view.outcome {
-        Outcome::Tune(tune) => {
-            cases.push(harm(tune));
-            cases.extend(goal(tune));
-        }
         Outcome::Capacity(found) => cases.push(capacity(found)),
-        _ => {}
+        Outcome::Tune(tune) => cases.extend([harm(run)].into_iter().chain(goal(tune))),
+        _ => cases.push(harm(run)),
     }
     for mut case in cases {
         case.set_classname(class.clone());
@@ -97,10 +94,10 @@ fn sessions(run: &RunReport) -> Option<TestCase> {
     Some(case("sessions succeed", message.map(|message| ("sessions", message))))
 }
 
-/// Whether the best load was not stopped before it did harm.
-fn harm(tune: &TuneReport) -> TestCase {
+/// Whether the load was not stopped before it did harm.
+fn harm(run: &RunReport) -> TestCase {
     let stopped = |trip: &HarmGuardTrip| ("harm", format!("the load was stopped: {}", trip.text));
-    case("load does no harm", tune.best.brake.as_ref().map(stopped))
+    case("load does no harm", run.brake.as_ref().map(stopped))
 }
 
 fn capacity(found: &CapacityReport) -> TestCase {

@@ -219,6 +219,12 @@ impl LiveSession {
         &self.recording
     }
 
+    /// What was recorded so far as the log has it: also the readings of which the session itself remembers none.
+    pub fn read_back(&mut self) -> Result<Recording> {
+        self.log.flush()?;
+        Recording::read(self.log.directory())
+    }
+
     /// Writes the last event and gives what was recorded.
     pub fn end(mut self, exit_code: u8, error: Option<&UserError>) -> Result<Recording> {
         self.append(EventBody::SessionEnd { exit_code, error: error.map(ToString::to_string) })?;

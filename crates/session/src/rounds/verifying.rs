@@ -11,7 +11,7 @@ use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::measurement::statistics::mean;
 use webdyno_analysis::tuning::planner::{RemedyChoice, TriedRemedy};
 use webdyno_analysis::tuning::verdict::{
-    Comparison, is_settling, is_starting_workers, judge, stopped_for_others,
+    Comparison, generator_limit, is_settling, is_starting_workers, judge, stopped_for_others,
 };
 use webdyno_model::Result;
 use webdyno_model::change::{ApplyClass, RenderedPlan, SettingChange};
@@ -140,6 +140,11 @@ impl Tuning {
                 target.record(EventBody::Note { text })?;
             }
             if let Some(text) = stopped_for_others(&after.measurement)? {
+                target.record(EventBody::Note { text })?;
+            }
+            let limit = generator_limit(&after.measurement)?;
+            if let Some(why) = limit.filter(|_| comparison.verdict == Verdict::Inconclusive) {
+                let text = format!("the load after the change does not tell what it brings: {why}");
                 target.record(EventBody::Note { text })?;
             }
             Ok((after, comparison))

@@ -34,6 +34,8 @@ struct SimulatedCapacity {
     generator_max: f64,
     /// The step before which the server is gone.
     gone_at: u32,
+    /// Whether somebody interrupts the load that is to show what limits.
+    is_interrupted: bool,
     recorded: Option<CapacityReport>,
 }
 
@@ -51,6 +53,7 @@ impl SimulatedCapacity {
             lone_mean_us: None,
             generator_max: f64::INFINITY,
             gone_at: u32::MAX,
+            is_interrupted: false,
             recorded: None,
         }
     }
@@ -132,7 +135,7 @@ impl CapacityTarget for SimulatedCapacity {
     }
 
     fn limit_at(&mut self, _: f64) -> Result<Option<Diagnosis>> {
-        Ok(None)
+        if self.is_interrupted { Err(UserError::interrupted()) } else { Ok(None) }
     }
 
     fn environment(&self) -> Option<Environment> {
@@ -287,6 +290,10 @@ fn what_was_found_until_the_server_was_gone_is_kept() {
     assert!(target.search(|usual| usual).is_err());
     let found = target.recorded.unwrap();
     assert!(found.rate.is_some() && found.ci95.is_none() && found.notes[0].contains("nothing listens there"));
+    let mut interrupted = SimulatedCapacity::new(FIXED, &["p99<100ms"], 1);
+    interrupted.is_interrupted = true;
+    assert_eq!(interrupted.search(|usual| usual), Err(UserError::interrupted()));
+    assert!(interrupted.recorded.is_some_and(|found| found.rate.is_some()));
     let mut never = SimulatedCapacity::new(FIXED, &["p99<100ms"], 1);
     never.gone_at = 1;
     assert!(never.search(|usual| usual).is_err() && never.recorded.is_none());

@@ -75,6 +75,7 @@ fn order(workers: &str, users: Option<&str>, carried: Vec<SweepPoint>) -> SweepO
         knobs: vec![SweepKnob::Setting(Box::new(setting))],
         options: SweepOptions {
             axes: vec![axis(workers)],
+            load_axes: vec![false, true],
             points: vec![],
             repeat: 2,
             seed: 7,

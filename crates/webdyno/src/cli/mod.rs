@@ -314,13 +314,13 @@ pub struct DiagnoseArgs {
     #[command(flatten)]
     pub server: ServerArgs,
     /// Diagnose the recording in DIR, without load
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "workload", "watch_for", "prometheus", "otlp", "on"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["urls", "url_list", "workload", "objectives", "watch_for", "prometheus", "otlp", "on"])]
     pub from: Option<PathBuf>,
     /// Moment in the recording of --from: 03:12, or RFC 3339
     #[arg(long, value_name = "TIME", requires = "from")]
     pub at: Option<String>,
     /// Diagnose existing traffic for this long, without load
-    #[arg(long = "for", id = "watch_for", value_name = "TIME", conflicts_with_all = ["urls", "url_list", "workload", "on"], value_parser = duration_us)]
+    #[arg(long = "for", id = "watch_for", value_name = "TIME", conflicts_with_all = ["urls", "url_list", "workload", "objectives", "on"], value_parser = duration_us)]
     pub watch_for: Option<u64>,
     /// Port of the listener to diagnose, with --for
     #[arg(long, value_name = "N", requires = "watch_for", value_parser = port)]

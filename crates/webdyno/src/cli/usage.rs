@@ -198,6 +198,8 @@ mod tests {
             ("run -z 20s http://h/", "has no flag `-z`", "-z 20s of hey is -d 20s here"),
             ("run --time=30S", "has no flag `--time`", "--time 30S of siege is -d 30s here"),
             ("run -4 -6", "--ipv4 cannot be used with --ipv6", "leave one of them out"),
+            ("diagnose --from d --slo p99<1s", "cannot be used with", "leave one of them out"),
+            ("diagnose --for 9s --port 80 --slo p99<1s", "cannot be used with", "leave one of them out"),
             ("run -c 1 -c 2", "--connections cannot be given multiple times", "once"),
             ("run --key a", "`webdyno run` wants --cert <FILE>", "`webdyno run --help`"),
             ("report", "`webdyno report` wants <DIR>", "as in webdyno report"),

@@ -1,10 +1,9 @@
 //! `webdyno resume DIR`: finishes the recording of a command with --on that was cut off, with what NATS still keeps of its load.
 
-use crate::cli::ReportArgs;
 use crate::cli::resume::ResumeArgs;
 use crate::measuring::workers::signed_broker;
 use crate::process::interrupt_flag;
-use crate::{commands, finish, terminal};
+use crate::{finish, terminal};
 use webdyno_distributed::coordinator::ResumeOrder;
 use webdyno_distributed::nats::DistributedGenerator;
 use webdyno_model::interval::EndReason;
@@ -39,16 +38,10 @@ pub fn resume(arguments: &ResumeArgs) -> Result<u8> {
         EndReason::Interrupted => finish::NOT_MET,
         _ => finish::exit_code(&View::of(session.recording())?.outcome, false),
     };
-    session.end(code, None)?;
+    let recording = session.end(code, None)?;
     drop(generator);
-    commands::report::report(&ReportArgs {
-        directory: directory.clone(),
-        exports: arguments.exports.clone(),
-        html: None,
-        quiet: arguments.quiet,
-        verbose: arguments.verbose,
-        color: arguments.color,
-    })?;
+    let style = terminal::style(arguments.verbose, arguments.color);
+    finish::write_outputs(&recording, directory, &arguments.exports, style)?;
     Ok(code)
 }
 

@@ -55,8 +55,11 @@ fn settings_that_contradict_each_other_are_told_and_nothing_is_touched() {
     // The same over a connection, with the exit code for those who watch with it.
     let server = format!("exec:{program} agent");
     let elsewhere = ["check", "--server", &server, "--url", &format!("http://127.0.0.1:{port}/")];
-    let ended = run(place.webdyno().args(elsewhere).args(["--fail-on-fault", "--json", "-"])).with_code(3);
+    let failing = ["--fail-on-fault", "--out", "all/fault", "--json", "-"];
+    let ended = run(place.webdyno().args(elsewhere).args(failing)).with_code(3);
     assert_eq!(ids(&ended.json()), ids(&json));
+    let listed = run(place.webdyno().args(["history", "all", "--json", "-"])).with_code(0).json();
+    assert_eq!(listed["sessions"][0]["state"], "not met", "{listed:#}");
     assert_eq!(apache.configuration(), before);
 }
 

@@ -339,6 +339,7 @@ fn a_load_whose_command_was_killed_is_finished_by_resume() {
         let begun = Instant::now();
         let json = run(&mut resume()).with_code(code).json();
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?} {json}", begun.elapsed());
+        assert!(place.path(seconds).join("report.html").exists());
         // All that was sent is in it, once; each worker and the command looked before.
         let counted = server.counts()["/"] - 3;
         let count = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap();

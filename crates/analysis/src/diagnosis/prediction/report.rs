@@ -166,19 +166,22 @@ fn write_figures(report: &mut PredictReport, facts: &Facts, now: &ServerModel, f
         return;
     }
     report.rate = Some(estimate(found.rate, found.error, found.model.offered().unwrap_or(f64::INFINITY)));
-    let time = response_us(now, found).map(|us| {
-        // Of a closed loop the response time is what is left of the cycle of a user: its error is that of the cycle.
-        let cycle_us = match found.model.load {
-            Load::Closed { think_us, .. } => us + think_us,
-            Load::Open { .. } => us,
-        };
-        (us, (found.error * cycle_us / us).min(1.0))
-    });
+    let time = response_us(now, found).map(|us| (us, time_error(found.model.load, found.error, us)));
     // Of a page the time is that of one part after the other.
     let pages_per_us = facts.value(FactId::pages_in_flight_mean).zip(facts.value(FactId::page_time_mean_us));
     let parts = pages_per_us.zip(facts.ended_per_s()).map(|((pages, us), ended)| ended * us / 1e6 / pages);
     let time = time.map(|(us, error)| estimate(us * parts.unwrap_or(1.0), error, f64::INFINITY));
     if parts.is_some() { report.page_time_mean_us = time } else { report.response_time_mean_us = time }
+}
+
+/// Half the 95% interval of a response time, as a share. Of a closed loop it is what is left of the cycle of a user: its error is that
+/// of the cycle, many times the time itself where most of the cycle is thinking.
+pub(super) fn time_error(load: Load, error: f64, us: f64) -> f64 {
+    let cycle_us = match load {
+        Load::Closed { think_us, .. } => us + think_us,
+        Load::Open { .. } => us,
+    };
+    error * cycle_us / us.max(1.0)
 }
 
 /// The mean response time of successful requests.

@@ -83,6 +83,14 @@ fn beyond_twice_of_what_was_seen_the_interval_widens() {
     assert!(of(80.0) > 1.5 * ERROR);
 }
 
+#[test]
+fn a_short_time_in_a_long_cycle_is_as_unsure_as_the_cycle() {
+    for (think_us, expected) in [(0.0, 0.12), (300e3, 0.48), (4900e3, 6.0)] {
+        let error = report::time_error(Load::Closed { users: 10.0, think_us }, 0.12, 100e3);
+        assert!((error - expected).abs() < 1e-9, "{think_us}: {error}");
+    }
+}
+
 // The processors serve 475 requests a second, for which 95 workers would do if nobody waited.
 #[test]
 fn more_than_can_be_served_holds_all_workers() {

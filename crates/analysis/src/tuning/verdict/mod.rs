@@ -68,7 +68,8 @@ const FAILURES_CUT_MIN: f64 = 0.1;
 /// which the missed objectives are met, by more than a run differs from the next one, or the time falls that one of them is about, is
 /// better if the rate does not suffer. A change after which the same load had to be stopped is worse, whatever it brought until then, and
 /// so is one whose load the stop-loss ended. It says nothing where others filled the memory for which it was stopped, or the load before
-/// was stopped for memory as well: what that one left in memory and in swap may be the reason.
+/// was stopped for memory as well: what that one left in memory and in swap may be the reason. Nor where the generator was the limit with
+/// the change, unless the rate rose in spite of it.
 pub fn judge(before: &Measurement, after: &Measurement) -> Result<Comparison> {
     judge_pairs(&[(before, after)])
 }
@@ -89,6 +90,12 @@ pub fn stopped_for_others(after: &Measurement) -> Result<Option<String>> {
     let Some(trip) = &after.harm_guard_trip else { return Ok(None) };
     let others = memory_of_others(&facts(after, None)?);
     Ok(others.map(|why| format!("the load was stopped because {}, but {why}", trip.text)))
+}
+
+/// Why the figures of a load are those of its generator; `None` where they are the server's.
+pub fn generator_limit(measurement: &Measurement) -> Result<Option<String>> {
+    let client = run_report(measurement)?.client;
+    Ok(client.why.filter(|_| client.saturated))
 }
 
 /// Beyond so many standard deviations six seconds that rise one after the other are no chance, nor are ten of which nine do.

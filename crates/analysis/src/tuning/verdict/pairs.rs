@@ -78,11 +78,22 @@ pub fn judge_pairs(pairs: &[(&Measurement, &Measurement)]) -> Result<Comparison>
     } else if !missed.is_empty() && verdict != Verdict::Worse {
         verdict = Verdict::Inconclusive;
     }
+    let is_proven = was_stopped(pairs) || (verdict == Verdict::Better && rates.verdict == verdict);
+    if !is_proven && is_of_generator(&runs) {
+        verdict = Verdict::Inconclusive;
+    }
     Ok(Comparison { verdict, ..rates })
 }
 
 fn is_open(measurement: &Measurement) -> bool {
     matches!(measurement.workload.as_ref().map(|workload| workload.arrival), Some(Arrival::Open { .. }))
+}
+
+/// Whether a generator was the limit of a load with the change: it shows less than the server gives. That nobody is answered is the
+/// server's all the same, and so is a rate that rises in spite of it.
+fn is_of_generator(runs: &[(RunReport, RunReport)]) -> bool {
+    runs.iter().any(|(_, after)| after.client.saturated)
+        && runs.iter().any(|(_, after)| after.requests.completed > 0)
 }
 
 fn was_stopped(pairs: &[(&Measurement, &Measurement)]) -> bool {

@@ -123,6 +123,30 @@ fn fewer_failures_among_few_may_be_chance() {
 }
 
 #[test]
+fn a_generator_that_is_the_limit_proves_a_gain_alone() {
+    let with = |(completed, failed): (u64, u64)| {
+        let mut after = measured(completed, failed, 1000, Arrival::Closed);
+        for interval in &mut after.intervals {
+            interval.cpu_us_max_thread = 900_000;
+            interval.completed *= u64::from(completed > 0);
+        }
+        after
+    };
+    for (failed_before, after, expected) in [
+        (0, (200, 0), Verdict::Better),
+        (0, (60, 0), Verdict::Inconclusive),
+        (0, (100, 0), Verdict::Inconclusive),
+        (0, (200, 40), Verdict::Inconclusive),
+        (900, (100, 0), Verdict::Inconclusive),
+        // Whatever the generator did, nobody was answered.
+        (0, (0, 100), Verdict::Worse),
+    ] {
+        let before = measured(100, failed_before, 1000, Arrival::Closed);
+        assert_eq!(judge(&before, &with(after)).unwrap().verdict, expected, "{failed_before} {after:?}");
+    }
+}
+
+#[test]
 fn an_objective_on_the_verge_is_not_met_by_chance() {
     let closed = Arrival::Closed;
     for (before_us, after_us, expected) in

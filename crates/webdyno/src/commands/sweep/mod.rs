@@ -175,6 +175,7 @@ fn check_flags(arguments: &SweepArgs, study: Option<&Study>) -> Result<()> {
     }
     let options = SweepOptions {
         axes: arguments.knobs.iter().map(|knob| knob.values.clone()).collect(),
+        load_axes: vec![],
         points: study.map(|study| study::points(study, &arguments.knobs)).unwrap_or_default(),
         repeat: arguments.repeats(),
         seed: 0,
@@ -309,6 +310,7 @@ fn order(
         arguments.resume.as_deref().map_or(Ok(vec![]), |directory| carried_loads(directory, &plan))?;
     let options = SweepOptions {
         axes: varied.axes,
+        load_axes: arguments.knobs.iter().map(|knob| LoadKnob::of(&knob.name).is_some()).collect(),
         points: points.unwrap_or_default(),
         repeat: arguments.repeats(),
         seed,
