@@ -21,7 +21,7 @@ pub(crate) const MOST_FRACTION_MIN: f64 = 0.6;
 pub(crate) const CONFIDENCE_BEHIND_DATABASE: f64 = 0.4;
 
 /// Databases, as the kernel names them.
-const DATABASES: [&str; 3] = ["mariadbd", "mysqld", "postgres"];
+pub(crate) const DATABASES: [&str; 3] = ["mariadbd", "mysqld", "postgres"];
 
 /// From this share on processors are full: between a process that ends its turn and the next one there are always gaps, and
 /// where the generator shares the cores it is waited for at times.

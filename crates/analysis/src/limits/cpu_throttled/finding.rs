@@ -140,6 +140,11 @@ fn by_quota(facts: &Facts) -> Option<Finding> {
     let is_usual = periods >= PERIODS_FRACTION_MIN && lost.is_none_or(|lost| lost >= LOST_FRACTION_MIN);
     let slow = if is_usual { None } else { Some(slow_by_periods(facts, periods)?) };
     let quota = facts.value(FactId::cpu_quota_cores);
+    // Who may use all of the cores is stopped for a moment when they are full: more of a quota gives nothing.
+    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores));
+    if quota.zip(usable).is_some_and(|(quota, usable)| quota >= usable) {
+        return None;
+    }
     let of = quota.map_or("its CPU quota".to_owned(), |quota| {
         format!("its quota of {} core{}", format_number(quota), if quota == 1.0 { "" } else { "s" })
     });
@@ -293,6 +298,7 @@ mod tests {
         for part in ["CPUQuota=28%", "--cpus 0.28 ", "`28000 100000`"] {
             assert!(remedy.why.contains(part), "{}", remedy.why);
         }
+        assert!(with(FactId::cpu_quota_cores, 2.0).is_none(), "a quota of all cores");
         // Never more than there are, and twice as much where the wanted rate is unknown.
         for (changed, to, cpus) in [(FactId::usable_cores, 0.2, 0.2), (FactId::offered_rate, 15.0, 0.2)] {
             let remedy = with(changed, to).unwrap().remedies.remove(0);

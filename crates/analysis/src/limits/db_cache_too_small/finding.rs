@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::resources::{concurrency, memory_evidence, setting_source};
+use crate::resources::{concurrency, memory_evidence, memory_pressure, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -68,7 +68,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 
 fn remedies(facts: &Facts, reads_per_s: f64, size: Option<f64>) -> Vec<Remedy> {
     let missing = reads_per_s * KEEP_S * PAGE_BYTES;
-    let room = facts.value(FactId::memory_available_min_bytes).map(|bytes| MEMORY_FRACTION_MAX * bytes);
+    let room = memory_pressure::room_bytes(facts, MEMORY_FRACTION_MAX);
     let more = room.map_or(missing, |room| missing.min(room));
     let Some(size) = size else {
         let why = format!("{} more: what is read from disk within a minute", format_bytes(more));
@@ -130,6 +130,9 @@ mod tests {
         let tight = with(&[(FactId::memory_available_min_bytes, 100e6)]).unwrap();
         assert_eq!(to(&tight), Some(3.0 * STEP_BYTES));
         assert!(tight.remedies[0].why.contains("half of the available memory"));
+        // Of the machine's memory there is enough, of the group's half of 100 MB.
+        let group = [(FactId::memory_limit_bytes, 400e6), (FactId::memory_used_in_limit_max_bytes, 300e6)];
+        assert_eq!(to(&with(&group).unwrap()), Some(3.0 * STEP_BYTES));
         assert_eq!(
             with(&[(FactId::memory_available_min_bytes, 1e6)]).unwrap().remedies[0].setting.target.name(),
             "hardware"

@@ -27,7 +27,7 @@ pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         cpu_busy_fraction, cpu_iowait_fraction, db_cache_disk_reads, db_cache_disk_reads_per_s,
         db_cache_filled, db_cache_limit_bytes, db_cache_requests_per_s, db_cpu_cores, db_threads_running_mean,
-        in_flight_mean, memory_available_min_bytes, rate,
+        in_flight_mean, rate,
     }],
     causes: &[
         LimitId::WorkingSetExceedsMemory,

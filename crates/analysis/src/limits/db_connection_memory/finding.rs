@@ -133,7 +133,8 @@ fn remedy(facts: &Facts, limit: f64, open: f64) -> Option<Remedy> {
     let room = share * (limit * (1.0 - memory_pressure::RESERVE_FRACTION) - there);
     let beside: f64 =
         BUFFERS.iter().filter(|row| row.1 != largest.1).map(|row| buffer(facts, *row).min(row.2)).sum();
-    let fits = (room / open - beside).clamp(BUFFER_BYTES_MIN, largest.2);
+    // What is usual of a small one is less than that.
+    let fits = (room / open - beside).clamp(BUFFER_BYTES_MIN.min(largest.2), largest.2);
     // As such values are written.
     let to = 2f64.powf(fits.log2().floor());
     let usual = |row: &(FactId, &str, f64)| SettingChange {
@@ -195,6 +196,17 @@ mod tests {
         assert_eq!(remedy.to, Some(SettingValue::Integer(1_048_576)));
         assert_eq!(remedy.together_with.len(), 1);
         assert_eq!(remedy.together_with[0].setting.name, "join_buffer_size");
+        // The cache of a transaction's log is usually smaller than the least that others are made.
+        let log = [
+            (FactId::database_sort_buffer_bytes, 2_097_152.0),
+            (FactId::database_join_buffer_bytes, 262_144.0),
+            (FactId::database_binlog_cache_bytes, 67_108_864.0),
+        ];
+        let remedy = with(&log).unwrap().remedies.remove(0);
+        assert_eq!(
+            (remedy.setting.name.as_str(), remedy.to),
+            ("binlog_cache_size", Some(SettingValue::Integer(32_768)))
+        );
     }
 
     /// Stopped after half a second: the buffers have taken what was free, and no more was read.

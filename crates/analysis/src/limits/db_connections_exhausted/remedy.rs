@@ -22,14 +22,15 @@ const MEMORY_FRACTION_MAX: f64 = 0.5;
 const PREDICTION_ERROR: f64 = 0.15;
 
 pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
-    let workers = workers(facts);
-    let Some((wanted, why)) = workers.map(number_by_workers).or_else(|| number_by_demand(facts)) else {
-        let why = "one connection for each worker of the application, plus 10%, plus ten for other programs";
-        return vec![manual(
-            SettingId::of_service("mariadb", "max_connections"),
-            "memory for the buffers of each connection",
-            why,
-        )];
+    let (wanted, why) = match wanted(facts, limit) {
+        Ok(known) => known,
+        Err(why) => {
+            return vec![manual(
+                SettingId::of_service("mariadb", "max_connections"),
+                "memory for the buffers of each connection",
+                why,
+            )];
+        }
     };
     let each = facts.value(FactId::db_connection_memory_bytes).filter(|bytes| *bytes > 0.0);
     let fits =
@@ -73,6 +74,22 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
         }
         .predicting(facts),
     ]
+}
+
+const WHY_WORKERS: &str =
+    "one connection for each worker of the application, plus 10%, plus ten for other programs";
+const WHY_OTHERS: &str = "there are enough for the workers that are known: find who has the others (SHOW PROCESSLIST), another \
+    application, or connections that are left open (wait_timeout)";
+
+/// How many are wanted, and why; else what is to be done. Where there are enough for the workers that are known, somebody else has
+/// some: what is asked for tells then.
+fn wanted(facts: &Facts, limit: Option<f64>) -> Result<(f64, String), &'static str> {
+    let of_workers = workers(facts).map(number_by_workers);
+    let is_enough = |(wanted, _): &(f64, String)| limit.is_some_and(|limit| *wanted <= limit);
+    if of_workers.as_ref().is_some_and(is_enough) {
+        return number_by_demand(facts).ok_or(WHY_OTHERS);
+    }
+    of_workers.or_else(|| number_by_demand(facts)).ok_or(WHY_WORKERS)
 }
 
 /// How many connections one user may have, where that is less: a site mostly comes as one.
@@ -206,6 +223,23 @@ mod tests {
         assert_eq!(with(40.0, "12"), raised("max_user_connections", 1));
         assert_eq!(with(12.0, "0"), raised("max_connections", 0));
         assert_eq!(with(12.0, "100"), raised("max_connections", 0));
+    }
+
+    #[test]
+    fn connections_that_others_hold_are_no_lack_of_memory() {
+        let full = [
+            (FactId::db_connections_limit, 100.0),
+            (FactId::db_connections_used_max, 101.0),
+            (FactId::db_connections_max, 100.0),
+        ];
+        for (per_s, wanted) in [(199.0, Some(375.0)), (f64::NAN, None)] {
+            let requested = [(FactId::db_connections_per_s, per_s)];
+            let mut facts = facts(&merged(&[&full[..], &requested].concat()), &[]);
+            of_pool(&mut facts, "www", &[(FactId::fpm_processes_max, 60.0)]);
+            assert_eq!(to(&facts), wanted, "{per_s}");
+            let finding = crate::limits::db_connections_exhausted::finding::check(&facts).unwrap();
+            assert_eq!(finding.remedies[0].setting.name, "max_connections");
+        }
     }
 
     #[test]

@@ -134,7 +134,12 @@ fn lookup_settings(service: &ServiceSnapshot, facts: &Facts) -> Vec<LookupSettin
 fn is_name(setting: &str, value: &str) -> bool {
     let value = value.strip_prefix("not ").unwrap_or(value);
     let (kind, names) = value.split_once(' ').unwrap_or((value, ""));
-    let is_name = |name: &str| name.contains(|letter: char| letter.is_ascii_alphabetic());
+    // `env=bot` is a variable, and `2001:db8::/32` an address.
+    let is_name = |name: &str| {
+        name.contains(|letter: char| letter.is_ascii_alphabetic())
+            && !name.contains(':')
+            && !name.to_ascii_lowercase().starts_with("env=")
+    };
     let names_hosts = match setting {
         "Require" => ["host", "forward-dns"].contains(&kind.to_ascii_lowercase().as_str()),
         _ => kind.eq_ignore_ascii_case("from") && !names.to_ascii_lowercase().starts_with("all"),
@@ -222,6 +227,9 @@ mod tests {
             ("Deny", "from robot.example", true),
             ("Allow", "from all", false),
             ("Allow", "from 10.0.0.0/8", false),
+            ("Deny", "from env=bad_bot", false),
+            ("Deny", "from env=bad_bot robot.example", true),
+            ("Allow", "from 2001:db8::/32", false),
             ("HostnameLookups", "Off", false),
             ("HostnameLookups", "double", true),
         ] {

@@ -31,7 +31,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     let observed = facts.value(FactId::listen_drops).is_some();
     let (confidence, server) = match observed {
-        true => (0.9, "The server dropped none of them: they are lost on the path to it, or back"),
+        true => {
+            (0.9, "No queue of the server dropped them: a firewall does, its own one or another, or the path")
+        }
         false => (0.5, "Whether the server dropped them could not be seen"),
     };
     Some(Finding {
@@ -58,8 +60,8 @@ fn remedies() -> Vec<Remedy> {
         manual(
             SettingId::external("network", "path"),
             "a limit on new connections may be intended: ask its owners",
-            "find what drops SYNs between clients and server: a rate limit for new connections, a full table of a \
-             firewall or load balancer, a damaged line",
+            "find what drops SYNs: a rule of the server's own firewall (nft list ruleset, iptables -S, fail2ban-client status), a rate \
+             limit for new connections or a full table of a firewall or load balancer before it, a damaged line",
         ),
         manual(
             SettingId::external("clients", "keep-alive"),
@@ -87,6 +89,7 @@ mod tests {
         let finding = check(&facts(&LOST, &[])).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.8)));
         assert!(finding.summary.contains("14% of the connections (110)"), "{}", finding.summary);
+        assert!(finding.summary.contains("a firewall does, its own one or another"), "{}", finding.summary);
         assert_eq!(check(&facts(&LOST[..3], &[])).unwrap().confidence, 0.5);
     }
 

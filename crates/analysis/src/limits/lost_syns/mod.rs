@@ -9,9 +9,9 @@
 //! connections do not rise, and its conntrack table has room. Without these counters it is only a suspicion.
 //!
 //! ## What to do
-//! No change on the web server helps. Look for what drops the packets: rate limits for new connections on a firewall or load
-//! balancer (which may be intended: ask its owners), a full connection table there, a full or damaged line (then other packets
-//! are retransmitted too). Keep-alive makes it rarer.
+//! No setting of the web server helps. Look for what drops the packets: rate limits for new connections on a firewall or load
+//! balancer, or in the machine's own rules (`nft list ruleset`, fail2ban), which may be intended: ask its owners; a full connection table
+//! there, a full or damaged line (then other packets are retransmitted too). Keep-alive makes it rarer.
 //!
 //! ## By hand
 //! `ss -tan state syn-sent | wc -l` on a client under load; `nstat -az TcpExtListenDrops` on the server does not rise;

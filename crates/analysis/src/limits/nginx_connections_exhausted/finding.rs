@@ -107,7 +107,8 @@ fn remedy(facts: &Facts) -> Remedy {
     let clients = [FactId::in_flight_mean, FactId::client_connections_mean]
         .map(|fact| facts.value(fact).unwrap_or(0.0));
     let places = clients[0].max(clients[1]) * if passes_on(facts) { 2.0 } else { 1.0 } / workers(facts);
-    let least = (HEADROOM * places).max(2.0 * now).clamp(PLACES_MIN, PLACES_MAX);
+    // Where there are as many already, twice of them: never fewer than today.
+    let least = (HEADROOM * places).clamp(PLACES_MIN, PLACES_MAX).max(2.0 * now);
     let to = 2f64.powf(least.log2().ceil()) as i64;
     let files = 2 * to + OTHER_FILES as i64;
     let has_files = facts.value(FactId::open_files_limit).is_none_or(|limit| limit >= files as f64);
@@ -217,6 +218,11 @@ mod tests {
         assert_eq!(values(with(&[], true).unwrap()), (integer(2048), Some(integer(4196))));
         let many = [(FactId::open_files_limit, 1e6), (FactId::in_flight_mean, 1e6)];
         assert_eq!(values(with(&many, true).unwrap()), (integer(65_536), None));
+        for (now, to) in [(65_535, 131_072), (100_000, 262_144)] {
+            let mut facts = facts(&with_changes(&FULL, &many), &[("worker_connections", now)]);
+            facts.service.as_mut().unwrap().service = "nginx".into();
+            assert_eq!(values(check(&facts).unwrap()), (integer(to), None), "{now}");
+        }
         let finding = with(&[], false).unwrap();
         assert!(finding.summary.contains("64 for each of 1 worker(s)") && finding.summary.contains("40.0%"));
     }

@@ -28,11 +28,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if of(FactId::opcache_enabled).is_some_and(|enabled| enabled < 1.0) {
         return None;
     }
-    let missed = misses_per_request(facts, &pool);
+    let misses = misses_per_request(facts, &pool);
+    let missed = misses.filter(|missed| *missed >= MISSES_PER_REQUEST_MIN);
     let restarts: f64 =
         [FactId::opcache_oom_restarts, FactId::opcache_hash_restarts].into_iter().filter_map(of).sum();
     let says_full = of(FactId::opcache_full).is_some_and(|full| full >= 1.0);
-    if missed.is_none() && restarts < 1.0 && !says_full {
+    // One that is full and has all that is asked for costs nothing.
+    if missed.is_none() && restarts < 1.0 && (!says_full || misses.is_some()) {
         return None;
     }
     let work = php_cost::php_cost(facts).filter(|_| !memory_evidence::is_proven(facts))?;
@@ -76,11 +78,10 @@ const OF_POOL: &[FactId] = &fact_ids! {
 fn misses_per_request(facts: &Facts, pool: &str) -> Option<f64> {
     let of = |name: FactId| facts.value_of(name, pool);
     let misses = of(FactId::opcache_misses)?;
-    let per_s = of(FactId::opcache_misses_per_s).filter(|rate| *rate > 0.0)?;
+    let per_s = of(FactId::opcache_misses_per_s)?;
     let kept = MISSES_PER_ADDED * of(FactId::opcache_scripts_added).unwrap_or(0.0);
-    let lasting = ((misses - kept) / misses).max(0.0);
-    let missed = per_s * lasting / facts.ended_per_s().or(facts.value(FactId::server_requests_per_s))?;
-    (missed >= MISSES_PER_REQUEST_MIN).then_some(missed)
+    let lasting = ((misses - kept) / misses.max(1.0)).max(0.0);
+    Some(per_s * lasting / facts.ended_per_s().or(facts.value(FactId::server_requests_per_s))?)
 }
 
 fn remedy(facts: &Facts, pool: &str, missed: Option<f64>) -> Remedy {
@@ -197,6 +198,8 @@ mod tests {
                 (FactId::opcache_scripts_added, 120.0),
             ],
             [(FactId::opcache_enabled, 0.0), (FactId::opcache_full, 0.0), (FactId::opcache_scripts, 0.0)],
+            // Full, and what is asked for is in it.
+            [(FactId::opcache_full, 1.0), (FactId::opcache_misses_per_s, 0.0), (FactId::opcache_misses, 0.0)],
         ] {
             assert!(with(&changes).is_none(), "{changes:?}");
         }

@@ -32,6 +32,12 @@ pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     let fits = processes_that_fit(facts, pool.name, processes);
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
     let now = pool.limit.filter(|_| pool.limit_of_all.is_none()).unwrap_or(processes);
+    if wanted <= now && fits.is_none_or(|fits| fits >= now) {
+        let [allowed, run] = [now, processes].map(format_number);
+        let why =
+            format!("its files allow {allowed}, and {run} run: reload PHP-FPM, so that they are in force");
+        return vec![manual(php_fpm::setting_of(name, SETTING), &reload, why)];
+    }
     if to <= now {
         let why = "memory holds no more children: reduce the time per request, or add memory";
         return vec![manual(SettingId::hardware("memory"), "none", why)];
@@ -200,6 +206,17 @@ mod tests {
         }
         let with: Vec<_> = remedy.together_with.iter().map(|change| change.setting.name.as_str()).collect();
         assert_eq!(with, ["process.max"]);
+    }
+
+    #[test]
+    fn what_the_files_allow_and_is_not_in_force_takes_a_reload() {
+        let mut facts = facts(LOAD, &[]);
+        of_pool(&mut facts, "www", &[FULL, &[(FactId::fpm_limit_reached, 1.0)]].concat());
+        add_fpm_backend(&mut facts, &[], &[("www", "pm.max_children", "80")]);
+        let remedy =
+            crate::limits::php_fpm_workers_exhausted::finding::check(&facts).unwrap().remedies.remove(0);
+        assert_eq!((remedy.setting.name.as_str(), remedy.to), ("pm.max_children", None));
+        assert!(remedy.why.starts_with("its files allow 80, and 5 run: reload PHP-FPM"), "{}", remedy.why);
     }
 
     #[test]

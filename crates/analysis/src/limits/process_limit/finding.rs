@@ -143,10 +143,11 @@ fn remedy(facts: &Facts, reached: Option<&TaskLimit>) -> Remedy {
         None => "the number of workers that its settings allow, plus 50%".into(),
     };
     let setting = reached.map_or("TasksMax", |limit| limit.setting);
+    let service = facts.service.as_ref().map_or("apache", |service| &service.service);
     Remedy {
         setting: match setting.starts_with("kernel.") {
             true => SettingId::sysctl(setting),
-            false => SettingId::of_service("apache", setting),
+            false => SettingId::of_service(service, setting),
         },
         from: reached.map(|limit| SettingValue::Integer(limit.most as i64)),
         to: to.map(|to| SettingValue::Integer(to as i64)),
@@ -189,6 +190,14 @@ mod tests {
         );
         // Who could make it is asked, and says why not.
         assert_eq!(remedy.setting_changes().len(), 1);
+    }
+
+    #[test]
+    fn it_is_the_limit_of_whoever_is_in_front() {
+        let mut facts = facts(&AT_LIMIT, &[]);
+        facts.service.as_mut().unwrap().service = "nginx".into();
+        let remedy = check(&facts).unwrap().remedies.remove(0);
+        assert_eq!((remedy.setting.target.name(), remedy.to), ("nginx", None));
     }
 
     #[test]

@@ -34,7 +34,7 @@ const HELD_MIN: f64 = 3.0;
 const HELD_FRACTION_MIN: f64 = 0.6;
 const BUSY_THREAD_FRACTION_MAX: f64 = 0.5;
 /// The rate of a part of the site, or of each client, is not that of the server.
-const CONFIDENCE_OF_A_PART: f64 = 0.45;
+pub(super) const CONFIDENCE_OF_A_PART: f64 = 0.45;
 
 /// Fires where requests get through just at the rate of the zone, evenly, and wait for something that is no part of the machine.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {

@@ -4,13 +4,14 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::keepalive_holds_workers::finding::requests_with_workers;
 use crate::limits::manual_remedy::manual;
+use crate::limits::rate_limited::delayed::CONFIDENCE_OF_A_PART;
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::resources::worker_waits;
 use crate::wording::{format_bytes, format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
-use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingScope, SettingValue};
 use webdyno_model::setting::SettingId;
 
 /// Most of the time must lie in the answer itself.
@@ -94,6 +95,7 @@ fn finding_by_bandwidth(facts: &Facts) -> Option<Finding> {
             format_bytes(pace)
         ),
         confidence: match (kept, transfer) {
+            _ if limit.is_of_other_part => CONFIDENCE_OF_A_PART,
             (Some(_), Some(_)) => 0.9,
             (Some(_), None) => CONFIDENCE_WATCHED,
             (None, _) => 0.6,
@@ -153,6 +155,22 @@ struct BandwidthLimit {
     setting: SettingId,
     value: Option<String>,
     bytes_per_s: Option<f64>,
+    /// Whether it is set for a part of the site that nobody asks for.
+    is_of_other_part: bool,
+}
+
+/// Whether a setting is of a path with which nothing begins that is asked for: then it is a chance that the pace is near, unless a
+/// program hands requests over to there (`X-Accel-Redirect`).
+fn is_of_other_part(facts: &Facts, one: &ScopedSetting) -> bool {
+    let path = |scope: &SettingScope| {
+        let scope = scope.to_string();
+        let (_, path) = scope.split_once(' ').filter(|(kind, _)| kind.eq_ignore_ascii_case("location"))?;
+        let path = path.strip_prefix("^~").or(path.strip_prefix('=')).unwrap_or(path).trim();
+        (path.starts_with('/') && !path.contains(['*', '?', '['])).then(|| path.to_owned())
+    };
+    let targets = &facts.request_targets;
+    let is_requested = |path: String| targets.iter().any(|target| target.path.starts_with(&path));
+    !targets.is_empty() && one.scope.iter().filter_map(path).any(|path| !is_requested(path))
 }
 
 fn is_pace_of(pace: f64, rate: f64) -> bool {
@@ -173,7 +191,7 @@ fn limit(facts: &Facts, pace: f64) -> Option<BandwidthLimit> {
         let file = one.file.as_ref().map_or(String::new(), |file| format!(", {file}{line}"));
         format!("{} {}{scope}{file}", one.setting, one.value)
     };
-    let filters = service.scoped.iter().filter(|one| {
+    let filter = service.scoped.iter().find(|one| {
         matches!(one.setting.as_str(), "SetOutputFilter" | "AddOutputFilter" | "AddOutputFilterByType")
             && one.value.contains("RATE_LIMIT")
     });
@@ -185,17 +203,17 @@ fn limit(facts: &Facts, pace: f64) -> Option<BandwidthLimit> {
     });
     let set = chosen(rates, pace);
     match service.service.as_str() {
-        "nginx" => return nginx_limit(service, pace, place),
+        "nginx" => return nginx_limit(facts, service, pace, place),
         "lighttpd" => return lighttpd_limit(facts),
         _ => {}
     }
-    let filter = filters.map(place).next();
     match (filter, set) {
-        (Some(words), set) => Some(BandwidthLimit {
-            words: format!("mod_ratelimit: {words}"),
+        (Some(filter), set) => Some(BandwidthLimit {
+            words: format!("mod_ratelimit: {}", place(filter)),
             setting: SettingId::of_service("apache", "rate-limit"),
             value: set.map(|(one, _)| one.value.clone()),
             bytes_per_s: set.map(|(_, rate)| rate),
+            is_of_other_part: is_of_other_part(facts, filter),
         }),
         (None, _) => {
             const OTHERS: [&str; 3] = ["bw_module", "cband_module", "qos_module"];
@@ -207,6 +225,7 @@ fn limit(facts: &Facts, pace: f64) -> Option<BandwidthLimit> {
                 setting: SettingId::of_service("apache", &active.setting),
                 value: Some(active.value.clone()),
                 bytes_per_s: None,
+                is_of_other_part: is_of_other_part(facts, active),
             })
         }
     }
@@ -214,6 +233,7 @@ fn limit(facts: &Facts, pace: f64) -> Option<BandwidthLimit> {
 
 /// `limit_rate 200k`: so many bytes a second for each answer.
 fn nginx_limit(
+    facts: &Facts,
     service: &ServiceSnapshot,
     pace: f64,
     place: impl Fn(&ScopedSetting) -> String,
@@ -235,6 +255,7 @@ fn nginx_limit(
         setting: SettingId::of_service("nginx", &one.setting),
         value: Some(one.value.clone()),
         bytes_per_s: Some(bytes_per_s),
+        is_of_other_part: is_of_other_part(facts, one),
     })
 }
 
@@ -247,6 +268,7 @@ fn lighttpd_limit(facts: &Facts) -> Option<BandwidthLimit> {
         setting: SettingId::of_service("lighttpd", SETTING),
         value: Some(format_number(kib)),
         bytes_per_s: Some(kib * RATE_UNIT_BYTES),
+        is_of_other_part: false,
     })
 }
 
@@ -272,6 +294,7 @@ fn remedy(limit: &BandwidthLimit) -> Remedy {
 mod tests {
     use super::*;
     use crate::facts::testing::{facts, with_changes};
+    use crate::settings::effective::RequestTarget;
 
     const LIMITED: &[(FactId, f64)] = &[
         (FactId::request_bytes_per_s, 215_000.0),
@@ -386,6 +409,29 @@ mod tests {
             let mut facts = facts(LIMITED, &[("connection.kbytes-per-second", kib)]);
             facts.service.as_mut().unwrap().service = "lighttpd".into();
             assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{kib}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_another_part_of_the_site_is_no_proof() {
+        for (location, url, confidence) in [
+            ("location /downloads/", "http://h/downloads/a.iso", 0.9),
+            ("location ^~ /downloads/", "http://h/video/a.mp4", CONFIDENCE_OF_A_PART),
+            ("location = /a.iso", "http://h/video/a.mp4", CONFIDENCE_OF_A_PART),
+            ("location ~ /downloads/|\\.mp4$", "http://h/video/a.mp4", 0.9),
+            ("server h", "http://h/video/a.mp4", 0.9),
+        ] {
+            let mut facts = facts(LIMITED, &[]);
+            let one = ScopedSetting {
+                setting: "limit_rate".into(),
+                value: "200k".into(),
+                scope: vec![location.into()],
+                ..ScopedSetting::default()
+            };
+            let service = facts.service.as_mut().unwrap();
+            (service.service, service.scoped) = ("nginx".into(), vec![one]);
+            facts.request_targets = vec![RequestTarget::of(url).unwrap()];
+            assert_eq!(check(&facts).map(|found| found.confidence), Some(confidence), "{location}");
         }
     }
 

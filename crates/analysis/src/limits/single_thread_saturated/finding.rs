@@ -230,6 +230,9 @@ fn explained_share(facts: &Facts, found: &Saturated) -> Option<f64> {
     Some(significant((1.0 - work_us / response_us).clamp(0.0, 1.0), 3))
 }
 
+/// Programs that keep values in memory and execute commands in one thread: another process would not have their values.
+const STORES: [&str; 3] = ["redis", "valkey", "keydb"];
+
 fn remedy(facts: &Facts, found: &Saturated, usable: f64) -> Remedy {
     let manual = |setting: SettingId, to: Option<i64>, risk: &str, why: &str| Remedy {
         setting,
@@ -242,6 +245,7 @@ fn remedy(facts: &Facts, found: &Saturated, usable: f64) -> Remedy {
         together_with: vec![],
     };
     let is_front_nginx = found.instance.is_none() && facts.is_service("nginx");
+    let is_of = |names: &[&str]| names.iter().any(|name| found.program.starts_with(name));
     match found.instance.as_deref() {
         _ if is_front_nginx => manual(
             SettingId::of_service("nginx", "listen"),
@@ -249,11 +253,17 @@ fn remedy(facts: &Facts, found: &Saturated, usable: f64) -> Remedy {
             "none for the site",
             "one worker has nearly all connections: `listen .. reuseport` spreads new ones over all workers; and less work for each response (gzip_comp_level)",
         ),
-        Some(name) if name.starts_with("mariadb") => manual(
+        Some(_) if is_of(&["mariadb"]) || is_of(&processors::DATABASES) => manual(
             SettingId::application("statements"),
             None,
             "none",
-            "a statement uses one core: find the longest one (SHOW FULL PROCESSLIST under load), and give it an index or split it",
+            "a statement uses one core: find the longest one (SHOW FULL PROCESSLIST, or pg_stat_activity, under load), and give it an index or split it",
+        ),
+        Some(_) if is_of(&STORES) => manual(
+            SettingId::application("commands"),
+            None,
+            "none",
+            "it executes one command after the other: find those that cost most (SLOWLOG GET, INFO commandstats), none that goes over all keys (KEYS), and many values by one (MGET)",
         ),
         _ => manual(
             SettingId::application("workers"),
@@ -354,6 +364,29 @@ mod tests {
             with(&[], &busy).is_some()
         };
         assert!(node(18.0) && !node(0.5));
+    }
+
+    #[test]
+    fn what_to_do_is_told_of_the_program_that_it_is() {
+        let app = [
+            (FactId::backend_busiest_thread_fraction, "unknown", 0.99),
+            (FactId::backend_saturated_threads_mean, "unknown", 1.0),
+        ];
+        for (executable, setting) in [
+            ("/usr/bin/node", "workers"),
+            ("/usr/bin/redis-check-rdb", "commands"),
+            ("/usr/lib/postgresql/15/bin/postgres", "statements"),
+        ] {
+            let mut facts = facts_of_several(&BASE, &app);
+            let backend = ServiceSnapshot {
+                service: backends::UNKNOWN.into(),
+                pid: 3,
+                executable: Some(executable.into()),
+                ..ServiceSnapshot::default()
+            };
+            facts.topology = Some(Topology { backends: vec![backend], ..Topology::default() });
+            assert_eq!(check(&facts).unwrap().remedies[0].setting.name, setting);
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ const ALLOWED_FRACTION: f64 = 0.1;
 /// Workers that may end in a second without their lack being felt: prefork starts one, two, then four.
 const RENEWED_PER_S_MAX: f64 = 2.0;
 
-/// No sensible value is smaller.
+/// No sensible value is smaller for each thread of a worker.
 const CONNECTIONS_MIN: f64 = 10.0;
 
 /// What a worker weighs at the least, where what it grew by is not told from the rest.
@@ -113,13 +113,13 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
     // Memory for as much growth as all workers may have at their end.
     let room =
         (1.0 - memory_pressure::RESERVE_FRACTION) * memory_pressure::limit_bytes(facts)? / workers - fresh;
-    let fits = (room / each).max(CONNECTIONS_MIN);
-    let to = tenth.max(renewed).min(fits).max(CONNECTIONS_MIN).round();
+    // What grows are processes, and whole ones end, however many threads they have.
+    let least = CONNECTIONS_MIN * facts.threads_per_process();
+    let to = tenth.max(renewed).min(room / each).max(least).round();
     let now = facts.setting("MaxConnectionsPerChild");
     if !facts.is_service("apache") || now.is_some_and(|now| now > 0.0 && now <= to) {
         return None;
     }
-    let threads = facts.threads_per_process();
     let why = if renewed > tenth {
         format!(
             "a worker grows by {} per connection; a lower value would, at {} connections/s, restart more than {} workers a \
@@ -134,7 +134,7 @@ fn remedy(facts: &Facts) -> Option<Remedy> {
     Some(Remedy {
         setting: SettingId::of_service("apache", "MaxConnectionsPerChild"),
         from: now.map(|now| SettingValue::Integer(now as i64)),
-        to: Some(SettingValue::Integer((to * threads) as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Reload,
         risk: "a new worker is started each time and has to load its code; the leak itself remains".into(),
         why,
@@ -195,5 +195,12 @@ mod tests {
         // Of 5 connections a second each costs 2.7 MB: memory fits no more, and ten is the least.
         assert_eq!(to(&[(FactId::new_connections_per_s, 5.0)]), Some(10.0));
         assert_eq!(to(&[(FactId::new_connections_per_s, 0.0)]), None);
+        for (threads, expected) in [(4, 125), (25, 250)] {
+            let values = with_changes(&LEAKING, &[(FactId::new_connections_per_s, 250.0)]);
+            let mut facts = facts(&values, &[("MaxConnectionsPerChild", 0), ("ThreadsPerChild", threads)]);
+            facts.service.as_mut().unwrap().mode = Some("event".into());
+            let remedy = check(&facts).unwrap().remedies.remove(0);
+            assert_eq!(remedy.to, Some(SettingValue::Integer(expected)), "{threads}");
+        }
     }
 }
