@@ -214,9 +214,11 @@ impl Coordinator {
     /// A result of a worker. The stream may give it again and in any order.
     pub fn report(&mut self, report: Report) -> Vec<Action> {
         let key = report.key();
-        let Some(load) = self.load.as_mut().filter(|load| load.order.load == report.load) else {
+        // Before a load is begun or taken up nobody knows what is needed: the stream gives it again.
+        let Some(load) = &mut self.load else { return vec![] };
+        if load.order.load != report.load {
             return vec![Action::Acknowledge(key)];
-        };
+        }
         let Some(part) = load.parts.iter_mut().find(|part| part.worker == report.worker) else {
             return vec![Action::Acknowledge(key)];
         };

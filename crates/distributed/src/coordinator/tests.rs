@@ -1,6 +1,6 @@
 //! What many workers cost the coordinator.
 
-use super::{Action, Coordinator, LoadOrder, OnLoss};
+use super::{Action, Coordinator, LoadOrder, OnLoss, ResumeOrder};
 use crate::packed_workload::PackedWorkload;
 use crate::protocol::{
     Announce, LoadStatus, OrderBody, Phase, Report, ReportBody, S, START_LEAD_NS, VERSION,
@@ -181,4 +181,14 @@ fn who_is_cut_off_as_the_load_begins_is_not_taken_for_one_that_did_not_begin() {
     assert!(!said.iter().any(|action| matches!(action, Action::Note(_) | Action::Failed(_))), "{said:?}");
     let seconds = said.iter().filter(|action| matches!(action, Action::Interval(_))).count() as u64;
     assert_eq!(seconds, SECONDS);
+}
+
+/// What a session had that is taken up may come before it is said which load that is.
+#[test]
+fn no_result_is_thrown_away_before_a_load_is_taken_up() {
+    let mut coordinator = Coordinator::new("s".into());
+    let report = reports(1)[0][0].clone();
+    assert!(coordinator.report(report.clone()).is_empty());
+    coordinator.resume(0, ResumeOrder { load: 2, parts: vec![], logged_seconds: 0 }).unwrap();
+    assert!(matches!(coordinator.report(report)[..], [Action::Acknowledge(_)]));
 }

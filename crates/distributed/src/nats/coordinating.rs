@@ -329,7 +329,8 @@ impl Links {
                     }
                     Some(Request::Close) | None => return last_words(self.close()).await,
                 },
-                Some(Ok(message)) = self.results.next() => self.result(message),
+                // Those of a session that is taken up wait until it is said what of them is in the log.
+                Some(Ok(message)) = self.results.next(), if self.load.is_some() => self.result(message),
                 _ = ticks.tick() => self.tick(),
             };
             for action in actions {
