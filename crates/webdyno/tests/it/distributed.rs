@@ -320,61 +320,66 @@ fn cut_off(place: &Place, server: &Counting, load: &[&str], at: u64) {
 #[test]
 fn a_load_whose_command_was_killed_is_finished_by_resume() {
     let _turn = paced_turn();
-    let place = Place::new();
-    for (seconds, code) in [("6", 0), ("60", 3)] {
-        let server = Counting::start();
-        let workers = Workers::start(&place, 2, &[]);
-        let (url, on) = (server.url("/"), workers.on());
-        let length = format!("{seconds}s");
-        let load =
-            ["run", "-r", "100", "-d", &length, "-c", "4", "-q", "--warmup", "0s", "--out", seconds, &url];
-        let load: Vec<&str> = load.into_iter().chain(on.iter().map(String::as_str)).collect();
-        cut_off(&place, &server, &load, 250);
-        let creds = workers.server.seed_file();
-        let resume = || {
-            let mut command = place.webdyno();
-            command.args(["resume", seconds, "-q", "--json", "-", "--nats-creds"]).arg(&creds);
-            command
-        };
-        let begun = Instant::now();
-        let json = run(&mut resume()).with_code(code).json();
-        assert!(begun.elapsed() < Duration::from_secs(20), "{:?} {json}", begun.elapsed());
-        assert!(place.path(seconds).join("report.html").exists());
-        // All that was sent is in it, once; each worker and the command looked before.
-        let counted = server.counts()["/"] - 3;
-        let count = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap();
-        let (done, in_flight) =
-            (count(&json["requests"], "completed"), count(&json["requests"], "in_flight_at_end"));
-        assert!((done..=done + in_flight).contains(&counted), "{counted} {done} {in_flight}");
-        let of_workers = json["workers"].as_array().unwrap();
-        let sum = of_workers.iter().map(|worker| count(worker, "completed")).sum::<u64>();
-        assert_eq!(sum, count(&json["requests"], "completed"));
-        assert!(of_workers.iter().all(|worker| worker["lost_at_s"].is_null()), "{of_workers:?}");
-        let events = events(&place, seconds);
-        let times: Vec<f64> = events
-            .iter()
-            .filter(|event| event["kind"] == "interval")
-            .map(|event| event["interval"]["t_s"].as_f64().unwrap())
-            .collect();
-        assert!(times.windows(2).all(|pair| pair[1] == pair[0] + 1.0) && times[0] == 0.0, "{times:?}");
-        if code == 0 {
-            // The lease had not ended: the load is whole.
-            assert!((600 - in_flight..=600).contains(&counted) && times.len() == 6, "{counted} {times:?}");
-        } else {
-            let before = server.counts()["/"];
-            std::thread::sleep(Duration::from_millis(700));
-            assert_eq!(server.counts()["/"], before, "the load outlived its command");
-            let stopped = events.iter().filter_map(|event| event["text"].as_str());
-            assert!(stopped.clone().any(|text| text.contains("stopped it by themselves")));
+    // Both wait most of their time, for seconds and for leases.
+    std::thread::scope(|scope| {
+        for (seconds, code) in [("6", 0), ("60", 3)] {
+            scope.spawn(move || killed_and_resumed(seconds, code));
         }
-        run(&mut resume()).with_code(2).assert_error("is finished", "webdyno report");
-        // Nothing of it is kept any more.
-        let text = std::fs::read_to_string(place.path(seconds).join("events.jsonl")).unwrap();
-        let until = text.find("\"kind\":\"clock\"").unwrap();
-        let until = text[..until].rfind('\n').unwrap() + 1;
-        std::fs::write(place.path(seconds).join("events.jsonl"), &text[..until]).unwrap();
-        run(&mut resume()).with_code(1).assert_error("keeps no results of session", "kept for a day");
+    });
+}
+
+fn killed_and_resumed(seconds: &str, code: i32) {
+    let (place, server) = (Place::new(), Counting::start());
+    let workers = Workers::start(&place, 2, &[]);
+    let (url, on) = (server.url("/"), workers.on());
+    let length = format!("{seconds}s");
+    let load = ["run", "-r", "100", "-d", &length, "-c", "4", "-q", "--warmup", "0s", "--out", seconds, &url];
+    let load: Vec<&str> = load.into_iter().chain(on.iter().map(String::as_str)).collect();
+    cut_off(&place, &server, &load, 250);
+    let creds = workers.server.seed_file();
+    let resume = || {
+        let mut command = place.webdyno();
+        command.args(["resume", seconds, "-q", "--json", "-", "--nats-creds"]).arg(&creds);
+        command
+    };
+    let begun = Instant::now();
+    let json = run(&mut resume()).with_code(code).json();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?} {json}", begun.elapsed());
+    assert!(place.path(seconds).join("report.html").exists());
+    // All that was sent is in it, once; each worker and the command looked before.
+    let counted = server.counts()["/"] - 3;
+    let count = |of: &serde_json::Value, key: &str| of[key].as_u64().unwrap();
+    let (done, in_flight) =
+        (count(&json["requests"], "completed"), count(&json["requests"], "in_flight_at_end"));
+    assert!((done..=done + in_flight).contains(&counted), "{counted} {done} {in_flight}");
+    let of_workers = json["workers"].as_array().unwrap();
+    let sum = of_workers.iter().map(|worker| count(worker, "completed")).sum::<u64>();
+    assert_eq!(sum, count(&json["requests"], "completed"));
+    assert!(of_workers.iter().all(|worker| worker["lost_at_s"].is_null()), "{of_workers:?}");
+    let events = events(&place, seconds);
+    let times: Vec<f64> = events
+        .iter()
+        .filter(|event| event["kind"] == "interval")
+        .map(|event| event["interval"]["t_s"].as_f64().unwrap())
+        .collect();
+    assert!(times.windows(2).all(|pair| pair[1] == pair[0] + 1.0) && times[0] == 0.0, "{times:?}");
+    if code == 0 {
+        // The lease had not ended: the load is whole.
+        assert!((600 - in_flight..=600).contains(&counted) && times.len() == 6, "{counted} {times:?}");
+    } else {
+        let before = server.counts()["/"];
+        std::thread::sleep(Duration::from_millis(700));
+        assert_eq!(server.counts()["/"], before, "the load outlived its command");
+        let stopped = events.iter().filter_map(|event| event["text"].as_str());
+        assert!(stopped.clone().any(|text| text.contains("stopped it by themselves")));
     }
+    run(&mut resume()).with_code(2).assert_error("is finished", "webdyno report");
+    // Nothing of it is kept any more.
+    let text = std::fs::read_to_string(place.path(seconds).join("events.jsonl")).unwrap();
+    let until = text.find("\"kind\":\"clock\"").unwrap();
+    let until = text[..until].rfind('\n').unwrap() + 1;
+    std::fs::write(place.path(seconds).join("events.jsonl"), &text[..until]).unwrap();
+    run(&mut resume()).with_code(1).assert_error("keeps no results of session", "kept for a day");
 }
 
 #[test]
