@@ -44,10 +44,9 @@ pub fn judge(catalogue: &Catalogue, arguments: &JudgeArgs) -> Result<u8> {
                 rivals::section::section(&rivals, catalogue)?,
                 arguments.drawn.as_deref().map_or(Ok(String::new()), drawn_section)?,
             ];
-            write(
-                path,
-                &judge::page::page(&judged, &judge::tally::diagnose_with_hidden_sources(&cases)?, &sections),
-            )?;
+            let hidden = judge::hidden_sources::source_sets();
+            let hidden = judge::tally::diagnose_with_hidden_sources(&cases, hidden)?;
+            write(path, &judge::page::page(&judged, &hidden, &sections))?;
         }
         None => print(&judge::text(&judged))?,
     }

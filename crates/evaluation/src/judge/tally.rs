@@ -1,6 +1,6 @@
 //! Sums of what was judged: who is taken for whom, how often confidence is right, what missing signals cost. Pure.
 
-use super::hidden_sources::{SignalSource, hide_sources, source_sets};
+use super::hidden_sources::{SignalSource, hide_sources};
 use super::{JudgedDiagnosis, JudgedRound};
 use std::collections::BTreeMap;
 use webdyno_analysis::diagnosis::diagnose;
@@ -61,8 +61,11 @@ impl HiddenSourceResult {
     }
 }
 
-/// Diagnoses all cases with each source, and each pair of them, hidden.
-pub fn diagnose_with_hidden_sources(cases: &[JudgedRound]) -> Result<Vec<HiddenSourceResult>> {
+/// Diagnoses all cases with each of these sets of sources hidden.
+pub fn diagnose_with_hidden_sources(
+    cases: &[JudgedRound],
+    sets: Vec<Vec<SignalSource>>,
+) -> Result<Vec<HiddenSourceResult>> {
     let of_case = |case: &JudgedRound, hidden: &[SignalSource]| {
         let diagnosis = diagnose(&hide_sources(hidden, &case.measurement))?;
         Ok(JudgedDiagnosis::of(&case.place, &case.round, &diagnosis))
@@ -71,7 +74,7 @@ pub fn diagnose_with_hidden_sources(cases: &[JudgedRound]) -> Result<Vec<HiddenS
         let judged = cases.iter().map(|case| of_case(case, &hidden)).collect::<Result<_>>()?;
         Ok(HiddenSourceResult { hidden, judged })
     };
-    source_sets().into_iter().map(of_set).collect()
+    sets.into_iter().map(of_set).collect()
 }
 
 #[cfg(test)]
