@@ -12,13 +12,17 @@ use crate::simulated::session::{SimulatedSession, machine, run_session};
 use crate::simulated::target::SimulatedTarget;
 use crate::view::{Outcome as Shown, View};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use webdyno_model::Result;
 use webdyno_model::tune::{Goal, TuneReport, TuneState, Verdict};
 
-/// How many sessions are played, if [`SEEDS`] does not say otherwise.
+/// How many sessions are played by `make test-all`, if [`SEEDS`] does not say otherwise.
 const SEEDS_COUNT: u64 = 5_000;
+
+/// Of these, `make test` plays the first ones.
+const SEEDS_ALWAYS: u64 = 1_500;
 
 /// The environment variable that says how many sessions are played.
 const SEEDS: &str = "WEBDYNO_SEEDS";
@@ -405,7 +409,7 @@ fn struck_sessions_end_as_before_or_better() {
         assert_eq!(simulated.violations, Vec::<String>::new());
         return;
     }
-    let seeds_count = std::env::var(SEEDS).map_or(SEEDS_COUNT, |count| count.parse().unwrap());
+    let seeds_count = std::env::var(SEEDS).map_or_else(|_| chosen_count(), |count| count.parse().unwrap());
     let next = AtomicU64::new(0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut totals = SimulationTotals::default();
@@ -425,6 +429,19 @@ fn struck_sessions_end_as_before_or_better() {
     });
     println!("{totals:?}");
     totals.assert();
+}
+
+/// How many sessions are played; scripts/test lists those that are left out.
+fn chosen_count() -> u64 {
+    if std::env::var_os("WEBDYNO_TEST_ALL").is_some_and(|value| !value.is_empty()) {
+        return SEEDS_COUNT;
+    }
+    if let Some(path) = std::env::var_os("WEBDYNO_LEFT_OUT") {
+        let line = format!("{} sessions that are played and struck\n", SEEDS_COUNT - SEEDS_ALWAYS);
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
+    }
+    SEEDS_ALWAYS
 }
 
 /// What many sessions add up to.
