@@ -2,7 +2,8 @@
 
 use super::sshd::Sshd;
 use super::{diagnose, obstacle};
-use crate::support::{Apache, Place, run, shared_turn, skip, turn};
+use crate::support::{Apache, Place, run, shared_turn, signal, skip, turn};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// Workers of the Apache, and who wants one: more than it has, and more than its queue of the kernel is noticed for.
@@ -31,7 +32,7 @@ fn the_same_is_diagnosed_locally_by_a_command_and_over_ssh() {
     std::fs::create_dir(&folder).unwrap();
     let apache = Apache::start(&folder, WORKERS);
     // The users.
-    let load = ["run", &apache.url(), "-c", CLIENTS, "--no-keepalive", "-d", "12s", "--out", "users", "-q"];
+    let load = ["run", &apache.url(), "-c", CLIENTS, "--no-keepalive", "-d", "60s", "--out", "users", "-q"];
     let mut users = place.child(&load);
     let port = apache.files.port;
     let servers = ["local", "exec:sh -c 'exec dash'", "ssh://web1"];
@@ -47,6 +48,7 @@ fn the_same_is_diagnosed_locally_by_a_command_and_over_ssh() {
         let running: Vec<_> = servers.into_iter().map(watch).collect();
         running.into_iter().map(|watch| watch.join().unwrap()).collect()
     });
+    signal(users.id(), Signal::INT);
     users.wait().unwrap();
     let all: Vec<_> = diagnoses.iter().map(summary).collect();
     for (server, observed) in servers.iter().zip(&all) {
