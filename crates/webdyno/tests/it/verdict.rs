@@ -1,6 +1,6 @@
 //! What a run says of itself: tables of this machine that it fills, before and after it; and the same load several times.
 
-use crate::support::{Place, Server, read_json, run, skip, turn};
+use crate::support::{Place, Server, read_json, run, shared_turn, skip, turn};
 use std::process::Command;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello";
@@ -92,7 +92,7 @@ fn a_rate_that_may_run_out_of_ports_is_warned_of() {
 
 #[test]
 fn a_load_made_several_times_tells_how_far_the_runs_lie_apart() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let place = Place::new();
     let server = Server::answering(OK);
     let load = ["run", &server.url(), "-r", "50", "-n", "50", "-c", "2", "-t", "1", "-q", "--repeat", "3"];
