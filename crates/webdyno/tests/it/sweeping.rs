@@ -225,7 +225,7 @@ fn a_study_is_measured_and_put_back() {
     let files = folder_on_disk();
     std::fs::write(files.path().join("1"), vec![1; 10_000]).unwrap();
     let study = format!(
-        "base = \"{url}\"\nduration = \"1s\"\nwarmup = \"0s\"\nrepeats = 2\nconnections = 30\npage_cache = \"warm\"\n\
+        "base = \"{url}\"\nduration = \"1s\"\nwarmup = \"0s\"\nrepeats = 1\nconnections = 30\npage_cache = \"warm\"\n\
          page_cache_paths = [\"{}\"]\n[axes]\nMaxRequestWorkers = [10, 20]\nstore = [\"1k\", \"3k\"]\n\
          [[content]]\nname = \"pages\"\nmean_size = \"1k\"\nurls = {{ pattern = \"/?n=[1-3]\" }}\n\
          [[content]]\nname = \"form\"\nrequest = [{{ url = \"/\", form = {{ a = \"b\" }} }}]\nok = \"100-499\"\n",
@@ -239,7 +239,7 @@ fn a_study_is_measured_and_put_back() {
     // What the effects are is a matter of the machine; that each load counts, or is said not to, is none.
     let of_point = |point: &Value| point["loads"].as_array().unwrap().len();
     let loads: usize = json["points"].as_array().unwrap().iter().map(of_point).sum();
-    assert!(loads >= 12 && json["study"]["effects"].is_array(), "{json:#}");
+    assert!(loads >= 6 && json["study"]["effects"].is_array(), "{json:#}");
     assert_eq!(
         events(&place, "s", "sweep_point_end"),
         events(&place, "s", "load_start") - warmed(&place),
