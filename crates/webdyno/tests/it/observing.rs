@@ -1,6 +1,6 @@
 //! Observing without load, as its users meet it: one look, a recording, and a ring that keeps what went wrong.
 
-use crate::support::{Apache, Place, Server, can_mount, run, shared_turn, signal, skip, turn, wait_until};
+use crate::support::{Apache, Place, Server, can_mount, run, shared_turn, signal, skip, wait_until};
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -163,8 +163,7 @@ fn a_ring_on_a_full_disk_makes_room_for_what_is_newest() {
 
 #[test]
 fn what_is_wrong_is_told_before_anything_is_recorded() {
-    // Without a port all servers are asked: to other tests that would be somebody else's requests.
-    let _turn = turn();
+    let _turn = shared_turn();
     let place = Place::new();
     for (arguments, code, message, hint) in [
         (&["--once", "--for", "1s"][..], 2, "--for", "--help"),
@@ -178,7 +177,10 @@ fn what_is_wrong_is_told_before_anything_is_recorded() {
     }
     assert!(!place.path("webdyno-runs").exists());
     std::fs::write(place.path("file"), "").unwrap();
-    run(place.webdyno().args(["observe", "--ring", "1m", "--for", "1s", "--out", "file/x"]))
+    // Without a port all servers are asked: to other tests that would be somebody else's requests.
+    let apache = Apache::start(&place.path("server"), 20);
+    let port = apache.files.port.to_string();
+    run(place.webdyno().args(["observe", "--ring", "1m", "--for", "1s", "--port", &port, "--out", "file/x"]))
         .with_code(1)
         .assert_error("a part of its path is no directory", "");
 }
