@@ -32,7 +32,7 @@ const LOADED: [&str; 9] = [
 ];
 
 /// How many of them.
-const ALWAYS_LOADED: usize = 3;
+const ALWAYS_LOADED: usize = 2;
 
 fn folders() -> Vec<ScenarioFolder> {
     let catalogue = Catalogue::BuiltIn;
