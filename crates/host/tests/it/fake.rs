@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::booting::{BootWorld, tree};
+use crate::extent::{leave_out, runs_all};
 use crate::fake_harm_guard::{FakeHarmGuard, NoWatch};
 pub use crate::fault_injection::{FaultInjection, FaultyDisk, Label, What};
 use crate::prove::{self, PretendedWorld};
@@ -472,6 +473,19 @@ pub fn victim_order() -> Option<(FakeServer, FaultInjection, Vec<String>)> {
     let fault = FaultInjection::at(parts[1].parse().unwrap(), what);
     let server = FakeServer { fault: fault.clone(), ..FakeServer::at(Path::new(&parts[0])) };
     Some((server, fault, parts[3..].to_vec()))
+}
+
+/// On real services a session is killed at every so many acts, if not all kills are wanted; on the made-up one at each.
+const ACTS_APART: usize = 3;
+
+/// How many acts lie between two kills.
+pub fn acts_apart() -> usize {
+    if runs_all() { 1 } else { ACTS_APART }
+}
+
+/// States how many kills were left out beside these.
+pub fn leave_out_between(kills: usize) {
+    leave_out(kills * (acts_apart() - 1), "kills of a session on a real service, at one of its acts");
 }
 
 /// Runs this test, by a prefix of the command, as the process that is killed. False when it ended before it came to that.

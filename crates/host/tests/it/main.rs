@@ -10,6 +10,8 @@ mod change;
 mod claims;
 mod clients;
 mod discovery;
+#[path = "../../../webdyno/tests/it/extent.rs"]
+mod extent;
 mod fake;
 mod fake_harm_guard;
 mod fault_injection;

@@ -1,6 +1,9 @@
 //! What `make test` leaves to `make test-all`: tests with many cases of one kind run some of them, unless
 //! `WEBDYNO_TEST_ALL` is set, and state how many they left out. scripts/test lists and counts them.
 
+// Helpers outside of #[test] functions may fail a test, too.
+#![allow(clippy::unwrap_used)]
+
 use std::io::Write;
 
 /// Whether every case is wanted.
