@@ -240,7 +240,7 @@ fn workers_stop_when_their_coordinator_is_killed_and_take_orders_again() {
 
 #[test]
 fn nothing_stays_of_local_workers_whose_owner_is_killed() {
-    let _turn = paced_turn();
+    let _turn = shared_turn();
     let (place, server) = (Place::new(), Counting::start());
     let url = server.url("/");
     let folder = tempfile::tempdir().unwrap();
@@ -384,7 +384,7 @@ fn killed_and_resumed(seconds: &str, code: i32) {
 
 #[test]
 fn what_cannot_be_resumed_says_why() {
-    let _turn = paced_turn();
+    let _turn = shared_turn();
     let (place, server) = (Place::new(), Counting::start());
     let url = server.url("/");
     for (name, on) in [("alone", &[][..]), ("local", &["--on", "local:1"])] {
@@ -410,7 +410,7 @@ fn the_part_of_a_killed_worker_moves_to_the_others() {
     let rows: String = (0..2000).map(|row| format!("{row}\n")).collect();
     std::fs::write(place.path("rows.csv"), format!("row\n{rows}")).unwrap();
     let workload = format!(
-        "rate = 90\nduration = \"14s\"\n[[table]]\nfile = \"rows.csv\"\n[[session]]\n[[session.step]]\n\
+        "rate = 90\nduration = \"12s\"\n[[table]]\nfile = \"rows.csv\"\n[[session]]\n[[session.step]]\n\
          request = {{ name = \"row\", url = \"{}\" }}\n",
         server.url("/row/${row}")
     );
@@ -419,7 +419,7 @@ fn the_part_of_a_killed_worker_moves_to_the_others() {
     let (victim, state) = (workers.programs[1].pid(), server.state.clone());
     let killer = std::thread::spawn(move || {
         let requests = || state.lock().unwrap().by_path.values().sum::<u64>();
-        assert!(wait_until(Duration::from_secs(60), || requests() > 300));
+        assert!(wait_until(Duration::from_secs(60), || requests() > 150));
         signal(victim, Signal::KILL);
     });
     let load = ["run", "--workload", "w.toml", "--warmup", "0s", "-q", "--json", "-", "--out", "r"];
@@ -444,9 +444,9 @@ fn the_part_of_a_killed_worker_moves_to_the_others() {
     // Nothing twice, nothing missing but what was due in the gap: each third row is that of the lost one.
     let counts = server.counts();
     let sent = |row: u64| counts.get(&format!("/row/{row}")).copied().unwrap_or(0);
-    assert!((4..1260).all(|row| sent(row) <= 1));
-    assert!((4..1260).filter(|row| row % 3 != 1).all(|row| sent(row) == 1));
-    let missing: Vec<u64> = (4..1260).filter(|row| row % 3 == 1 && sent(*row) == 0).collect();
+    assert!((4..1080).all(|row| sent(row) <= 1));
+    assert!((4..1080).filter(|row| row % 3 != 1).all(|row| sent(row) == 1));
+    let missing: Vec<u64> = (4..1080).filter(|row| row % 3 == 1 && sent(*row) == 0).collect();
     assert!(missing.last().is_some_and(|last| *last < from_s * 90) && missing[0] >= at_s * 90, "{missing:?}");
     assert_eq!(json["client"]["valid"], true, "{}", json["client"]["why"]);
     let noted = events(&place, "r").into_iter().filter(|event| event["kind"] == "note");
