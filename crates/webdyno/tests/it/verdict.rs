@@ -1,6 +1,6 @@
 //! What a run says of itself: tables of this machine that it fills, before and after it; and the same load several times.
 
-use crate::support::{Place, Server, read_json, run, shared_turn, skip, turn};
+use crate::support::{Place, Server, read_json, run, shared_turn, skip};
 use std::process::Command;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/plain\r\n\r\nhello";
@@ -35,7 +35,7 @@ fn in_a_small_network(test: &str) -> bool {
 
 #[test]
 fn a_run_that_fills_the_local_ports_has_measured_them() {
-    let _turn = turn();
+    let _turn = shared_turn();
     if !in_a_small_network("verdict::a_run_that_fills_the_local_ports_has_measured_them") {
         return;
     }
