@@ -160,19 +160,24 @@ fn no_secret_of_the_servers_is_written_or_shown() {
     );
     visit(apache.files.port);
     let port = apache.files.port.to_string();
-    let mut found = vec![];
-    for arguments in [
-        &["observe", "--once", "--json", "-", "--port", &port][..],
-        &["observe", "--once"],
-        &["observe", "--for", "2s", "-v", "--port", &port],
-        &["observe", "--for", "2s", "-v", "--ring", "1m", "--out", "webdyno-runs/ring"],
-        &["diagnose", "--for", "2s", "-v", "--port", &port],
-    ] {
+    let leaks_of = |arguments: &[&str]| {
         visit(apache.files.port);
         let ended = run(place.webdyno().args(arguments)).with_code(0);
-        found.extend(leaks(&format!("stdout of {arguments:?}"), ended.stdout.as_bytes()));
-        found.extend(leaks(&format!("stderr of {arguments:?}"), ended.stderr.as_bytes()));
-    }
+        let stdout = leaks(&format!("stdout of {arguments:?}"), ended.stdout.as_bytes());
+        [stdout, leaks(&format!("stderr of {arguments:?}"), ended.stderr.as_bytes())].concat()
+    };
+    let mut found = leaks_of(&["observe", "--once", "--json", "-", "--port", &port]);
+    found.extend(leaks_of(&["observe", "--once"]));
+    // Each in a directory of its own.
+    let for_a_while = [
+        &["observe", "--for", "2s", "-v", "--port", &port][..],
+        &["observe", "--for", "2s", "-v", "--ring", "1m", "--out", "webdyno-runs/ring"],
+        &["diagnose", "--for", "2s", "-v", "--port", &port],
+    ];
+    found.extend(std::thread::scope(|scope| {
+        let running = for_a_while.map(|arguments| scope.spawn(move || leaks_of(arguments)));
+        running.map(|observer| observer.join().unwrap()).concat()
+    }));
     let written = [files(&place.path("webdyno-runs")), files(&place.path("state"))].concat();
     assert!(written.len() >= 9, "{written:?}");
     for path in written {
