@@ -15,6 +15,7 @@ use webdyno_host::collectors::kernel::memory::Memory;
 use webdyno_host::collectors::processes::process::Process;
 use webdyno_host::collectors::{Collector, Reading, Target};
 use webdyno_host::os::process::{ProcessName, wait_until};
+use webdyno_model::service::ServiceSnapshot;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -221,9 +222,14 @@ fn a_group_with_a_quota_is_throttled() {
         "cgroup.throttled_s",
     ];
     let reading = check_by_hand(&mut collector, &names, shell.id());
+    let behind = ServiceSnapshot { service: "php_fpm".into(), pid: shell.id(), ..ServiceSnapshot::default() };
+    let front = Target { backends: [behind].into(), ..of(std::process::id()) };
+    let of_backend = Cgroup::default().read(&front);
     shell.kill().unwrap();
     shell.wait().unwrap();
     assert!(seen, "{reading:?}");
+    assert_eq!(of_backend.value("cgroup.php_fpm.quota_cores_count"), Some(0.2), "{of_backend:?}");
+    assert!(of_backend.value("cgroup.php_fpm.throttled_periods_count") >= Some(2.0), "{of_backend:?}");
     assert_eq!(reading.value("cgroup.quota_cores_count"), Some(0.2));
     assert_eq!(reading.value("cgroup.cores_count"), Some(0.2));
     assert!(reading.value("cgroup.throttled_s") > Some(0.0), "{reading:?}");

@@ -2,6 +2,8 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::cpu_throttled::backend;
+use crate::limits::cpu_throttled::quota::by_who_set_it;
 use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
 use crate::resources::processors;
@@ -46,7 +48,11 @@ const CONFIDENCE_PART: f64 = 0.55;
 
 /// Fires when the quota stops the service time and again, or something that cannot be read holds it back beside idle cores.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    by_quota(facts).or_else(|| by_stalls(facts)).or_else(|| by_silence(facts)).or_else(|| hidden(facts))
+    by_quota(facts)
+        .or_else(|| backend::check(facts))
+        .or_else(|| by_stalls(facts))
+        .or_else(|| by_silence(facts))
+        .or_else(|| hidden(facts))
 }
 
 /// Where the periods were not counted twice in the window, as the agent is stopped with the service: all tasks of the group stand
@@ -246,16 +252,6 @@ fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
         predicted: predicted(facts, to / quota),
         together_with: vec![],
     })
-}
-
-/// What raises a quota, where it was set: systemd.resource-control(5), docker-container-update(1), cgroup-v2.rst.
-fn by_who_set_it(cpus: f64) -> String {
-    format!(
-        "raise it where it was set: `systemctl set-property UNIT CPUQuota={:.0}%`, `docker update --cpus {cpus} CONTAINER`, \
-         or `{:.0} 100000` in cpu.max of the control group",
-        ((cpus * 1000.0).round() / 10.0).ceil(),
-        (cpus * 100_000.0).round()
-    )
 }
 
 /// The rate grows with the quota, up to what is asked for.

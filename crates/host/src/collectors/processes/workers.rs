@@ -5,12 +5,15 @@
 //! `workers.started_count` is then too low, and `cpu.forks_count`, the forks of the whole machine, is above it. What the
 //! children that ended cost, the kernel adds up in their parent: `workers.reaped_faults_count` rises with each of them.
 //!
+//! A child that runs another program file than the main process is no worker: the program that a log goes to (`|PROGRAM`).
+//!
 //! States are those of some workers, read in turn, for all of them: with few workers they are exact.
 
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge};
 use crate::os::procfs;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Workers whose state is read in one reading: some 8 us each.
 const STATES_COUNT_MAX: usize = 16;
@@ -21,7 +24,7 @@ const STARTS_COUNT_MAX: usize = 512;
 /// Most workers that are remembered.
 const WORKERS_COUNT_MAX: usize = 16_384;
 
-/// Programs beside the workers that Apache starts itself: they write its piped logs, or start CGI programs.
+/// Programs that Apache starts beside its workers, to write its piped logs: told by their names where their files may not be read.
 const OTHER_PROGRAMS: [&str; 3] = ["rotatelogs", "cronolog", "logger"];
 
 /// The collector.
@@ -29,6 +32,8 @@ const OTHER_PROGRAMS: [&str; 3] = ["rotatelogs", "cronolog", "logger"];
 pub struct Workers {
     /// The main process, by its id and start.
     main: Option<(u32, u64)>,
+    /// The file of its program.
+    program: Option<PathBuf>,
     known: BTreeMap<u32, Worker>,
     /// The last one whose state was read.
     last_read: u32,
@@ -51,9 +56,11 @@ impl Workers {
     /// Takes note of who is there now; the first look counts nobody as new.
     fn update(&mut self, children: &[u32], counts: bool) {
         let is_there = |pid: &u32| children.binary_search(pid).is_ok();
-        let before = self.known.len();
-        self.known.retain(|pid, _| is_there(pid));
-        let ended = (before - self.known.len()) as u64;
+        let mut ended = 0;
+        self.known.retain(|pid, worker| {
+            ended += u64::from(!is_there(pid) && !worker.is_other);
+            is_there(pid)
+        });
         let new = children.iter().filter(|pid| !self.known.contains_key(pid)).copied();
         let mut started = 0;
         for (index, pid) in new.collect::<Vec<_>>().into_iter().take(WORKERS_COUNT_MAX).enumerate() {
@@ -62,9 +69,9 @@ impl Workers {
             let worker = Worker {
                 start_ticks: stat.as_ref().map(|stat| stat.start_ticks),
                 state: stat.as_ref().map_or('?', |stat| stat.state),
-                is_other: OTHER_PROGRAMS.contains(&name),
+                is_other: is_other(self.program.as_deref(), pid, name),
             };
-            started += 1;
+            started += u64::from(!worker.is_other);
             self.known.insert(pid, worker);
         }
         if counts {
@@ -87,6 +94,8 @@ impl Workers {
                 self.ended_count += 1;
             }
             (worker.start_ticks, worker.state) = (Some(stat.start_ticks), stat.state);
+            // It may have been met before it became what it is.
+            worker.is_other = is_other(self.program.as_deref(), *pid, &stat.name);
         }
     }
 
@@ -113,6 +122,18 @@ impl Workers {
             let of = workers().filter(|worker| states.contains(worker.state)).count() as f64;
             reading.push(format!("workers.{name}_count"), (of * count / seen).round());
         }
+    }
+}
+
+fn program_of(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// Whether a child runs another program than the main process.
+fn is_other(program: Option<&Path>, pid: u32, name: &str) -> bool {
+    match program.zip(program_of(pid)) {
+        Some((main, own)) => main != own,
+        None => OTHER_PROGRAMS.contains(&name),
     }
 }
 
@@ -198,6 +219,7 @@ impl Collector for Workers {
         let is_same = self.main == Some((main_pid, main.start_ticks));
         if !is_same {
             self.known.clear();
+            self.program = program_of(main_pid);
         }
         self.main = Some((main_pid, main.start_ticks));
         self.update(&children, is_same);
@@ -217,14 +239,19 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
 
-    /// A process with children that sleep: it starts one more for each line that it reads.
+    /// A process with children that wait, one more for each line that it reads, and one of another program.
     struct Parent(Child);
 
     impl Parent {
         fn new() -> Self {
             use std::process::Stdio;
-            let script = "while read line; do sleep 60 & done; kill $(jobs -p)";
+            let script = "sleep 60 & while read line; do (read -t 60 _ <> <(:)) & done; kill $(jobs -p)";
             let child = Command::new("bash").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+            let sleeps = || {
+                let first = procfs::children_of(child.id()).first().and_then(|pid| program_of(*pid));
+                first.is_some_and(|program| program.ends_with("sleep"))
+            };
+            assert!(crate::os::process::wait_until(std::time::Duration::from_secs(20), sleeps));
             Self(child)
         }
 
@@ -257,7 +284,7 @@ mod tests {
         assert_eq!(first.value("workers.count"), Some(3.0), "{first:?}");
         assert_eq!(first.value("workers.started_count"), Some(0.0), "they were there before");
         parent.start(2);
-        let one = procfs::children_of(parent.0.id())[0];
+        let one = procfs::children_of(parent.0.id())[1];
         let one = rustix::process::Pid::from_raw(one.try_into().unwrap()).unwrap();
         rustix::process::kill_process(one, rustix::process::Signal::TERM).unwrap();
         let gone =

@@ -10,15 +10,44 @@
 
 mod read;
 
+use crate::collectors::processes::process::named_backends;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::control_group::{Controller, Finder, Group, Groups, repro_command};
 use read::{Cpu, Memory, Tasks};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The collector.
 #[derive(Debug, Default)]
 pub struct Cgroup {
     finder: Finder,
+    /// Of the backends, by the main process.
+    backends: BTreeMap<u32, Finder>,
 }
+
+impl Cgroup {
+    /// Quota and throttling of each backend whose group is not the service's: containers and units have one each.
+    fn backend_values(&mut self, target: &Target, own: Option<PathBuf>, reading: &mut Reading) {
+        self.backends.retain(|pid, _| target.backends.iter().any(|backend| backend.pid == *pid));
+        for (name, backend) in named_backends(target) {
+            // Of one that has ended the collector of processes tells.
+            let Ok(groups) = self.backends.entry(backend.pid).or_default().of(backend.pid) else { continue };
+            let Some((group, version)) = group_of(groups, Controller::Cpu) else { continue };
+            if own.as_ref() == Some(&group.directory) {
+                continue;
+            }
+            let cpu = Cpu::read(group, version);
+            let counts =
+                [cpu.periods_count, cpu.throttled_count].map(|count| count.map(|count| count as f64));
+            for (what, value) in BACKEND_VALUES.into_iter().zip([cpu.quota_cores, counts[0], counts[1]]) {
+                reading.push_some(format!("cgroup.{name}.{what}"), value);
+            }
+        }
+    }
+}
+
+/// What is read of each backend's group.
+const BACKEND_VALUES: [&str; 3] = ["quota_cores_count", "periods_count", "throttled_periods_count"];
 
 /// Cores that are named: a bound on the size of a sample.
 const CORES_SHOWN_MAX: usize = 32;
@@ -132,7 +161,7 @@ impl Collector for Cgroup {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        [cpu_metrics(), memory_metrics(), task_metrics()].concat()
+        [cpu_metrics(), backend_metrics(), memory_metrics(), task_metrics()].concat()
     }
 
     fn read(&mut self, target: &Target) -> Reading {
@@ -145,6 +174,8 @@ impl Collector for Cgroup {
                 cpu_values(groups, pid, &mut reading);
                 memory_values(groups, &mut reading);
                 task_values(groups, &mut reading);
+                let own = group_of(groups, Controller::Cpu).map(|(group, _)| group.directory.clone());
+                self.backend_values(target, own, &mut reading);
             }
             Err(error) => reading.problem(io_error_text("read", &format!("/proc/{pid}/cgroup"), &error)),
         }
@@ -214,6 +245,21 @@ fn cpu_metrics() -> Vec<Metric> {
         ),
         counter("cgroup.cpu_s", "the service's control group", used),
     ]
+}
+
+/// The same of a backend: INSTANCE is the name of its program.
+fn backend_metrics() -> Vec<Metric> {
+    let main = "$(pgrep -o $(echo INSTANCE | sed 's/_[0-9]$//; s/_/./g'))";
+    let of_backend = |metric: Metric| {
+        let what = metric.name.strip_prefix("cgroup.").filter(|what| BACKEND_VALUES.contains(what))?;
+        Some(Metric {
+            name: format!("cgroup.*.{what}"),
+            source: "the control group of a backend, if it is not the service's, and those above it".into(),
+            reproduce: metric.reproduce.replace("PID", main),
+            ..metric
+        })
+    };
+    cpu_metrics().into_iter().filter_map(of_backend).collect()
 }
 
 fn memory_metrics() -> Vec<Metric> {
