@@ -149,6 +149,7 @@ fn controllers(scenario: &Scenario) -> Result<BTreeSet<&'static str>> {
     for service in &scenario.services {
         needed.extend(service.memory.as_ref().map(|_| "memory"));
         needed.extend(service.processes.map(|_| "pids"));
+        needed.extend(service.cpus.map(|_| "cpu"));
     }
     Ok(needed)
 }
@@ -194,10 +195,8 @@ impl Building<'_> {
         for host in scenario.host_names() {
             let own = service_limits(scenario, &host).into_iter().map(|(index, service)| {
                 let memory_bytes = service.memory.as_deref().map(units::bytes).transpose()?;
-                Ok((
-                    index,
-                    HostLimits { memory_bytes, processes: service.processes, ..HostLimits::default() },
-                ))
+                let (processes, cpus) = (service.processes, service.cpus);
+                Ok((index, HostLimits { memory_bytes, processes, cpus, ..HostLimits::default() }))
             });
             self.lab.tree.make_host(&host, &controllers, &own.collect::<Result<Vec<_>>>()?, &mut progress)?;
             if let Some(limits) = self.lab.limits.get(&host) {

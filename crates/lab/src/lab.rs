@@ -199,7 +199,9 @@ fn links(scenario: &Scenario) -> Vec<Link> {
 
 /// The services of a host that have limits of their own.
 pub(crate) fn service_limits<'a>(scenario: &'a Scenario, host: &str) -> Vec<(usize, &'a ScenarioService)> {
-    let has_limits = |service: &ScenarioService| service.processes.is_some() || service.memory.is_some();
+    let has_limits = |service: &ScenarioService| {
+        service.processes.is_some() || service.memory.is_some() || service.cpus.is_some()
+    };
     let all = scenario.services.iter().enumerate();
     all.filter(|(_, service)| service.host == host && has_limits(service)).collect()
 }

@@ -1,10 +1,14 @@
 //! The observer: reads all collectors once a second and sends what they read.
 //!
 //! Each collector has a thread of its own, so that one that blocks (the status page of a server without a free
-//! worker) delays no other. Readings are made on whole seconds of CLOCK_MONOTONIC since the start, the first one at
+//! worker) delays no other. Readings are made once in each second of CLOCK_MONOTONIC since the start, the first one at
 //! once: readings of different collectors belong together. They are apart by a few milliseconds all the same, or the
 //! observer's own threads would be what the run queue shows. A reading that takes longer than its turn skips the
 //! turns it missed.
+//!
+//! What repeats ten times a second (the periods of a CPU quota, sched-bwc.rst; the slices of a throttled disk,
+//! block/blk-throttle.c) would show every reading the same moment of its cycle: two of eight workers at a log for which seven
+//! wait most of the time were seen in each second of a load. So the turns move through that cycle, all of it in ten of them.
 
 use crate::collectors::{self, Collector, Reading, Target};
 use crate::os::clock::clock_us;
@@ -26,6 +30,10 @@ pub const REPEAT_COUNT: u64 = webdyno_model::sample::FORWARD_FILL_READINGS_MAX;
 
 /// How far the turns of two collectors are apart.
 const STAGGER: Duration = Duration::from_millis(2);
+
+/// The cycle through which the turns move, and by how much each of them does.
+const CYCLE: Duration = Duration::from_millis(100);
+const CYCLE_STEP: Duration = Duration::from_millis(30);
 
 /// Runs the collectors until it is dropped.
 #[derive(Debug)]
@@ -154,7 +162,13 @@ fn run(mut collector: Box<dyn Collector>, begin: Instant, shared: &Shared, sink:
 /// The first turn after `now`.
 fn next_due(begin: Instant, every: Duration, now: Instant) -> Instant {
     let turns = now.saturating_duration_since(begin).as_nanos() / every.as_nanos().max(1) + 1;
-    begin + every.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX))
+    begin + every.saturating_mul(u32::try_from(turns).unwrap_or(u32::MAX)) + offset(turns)
+}
+
+/// How much later than its whole second a turn is.
+fn offset(turns: u128) -> Duration {
+    let steps = u32::try_from(turns % CYCLE.as_millis()).unwrap_or(0);
+    Duration::from_millis(u64::try_from((CYCLE_STEP * steps).as_millis() % CYCLE.as_millis()).unwrap_or(0))
 }
 
 /// Reads once; a panic becomes the error of the sample.
@@ -254,7 +268,7 @@ mod tests {
                 other => panic!("{other} is blocked"),
             }
         }
-        // Turns are whole seconds after the first one, never earlier.
+        // Turns are some second after the first one.
         assert!(good[1].0 - good[0].0 > 500_000, "{good:?}");
         assert_eq!(good[0].1.values.len(), 1, "what is not a number is left out");
         let begin = Instant::now();
@@ -339,7 +353,15 @@ mod tests {
         {
             let now = begin + Duration::from_millis(elapsed_ms);
             let due = next_due(begin, Duration::from_secs(every_s), now);
-            assert_eq!(due - begin, Duration::from_secs(expected_s), "after {elapsed_ms} ms");
+            let expected = Duration::from_secs(expected_s) + offset(u128::from(expected_s / every_s));
+            assert_eq!(due - begin, expected, "after {elapsed_ms} ms");
         }
+    }
+
+    #[test]
+    fn ten_turns_meet_each_tenth_of_a_cycle() {
+        let met: std::collections::BTreeSet<_> =
+            (40..50).map(|turns| offset(turns).as_millis() / 10).collect();
+        assert_eq!(met.len(), 10, "{met:?}");
     }
 }

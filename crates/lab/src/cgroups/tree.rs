@@ -26,7 +26,7 @@ const MAKE_WAIT: Duration = Duration::from_millis(500);
 const MAKE_TRIES_MIN: usize = 100;
 
 /// The limits that services have of their own.
-const OF_SERVICES: [&str; 2] = ["memory", "pids"];
+const OF_SERVICES: [&str; 3] = ["cpu", "memory", "pids"];
 
 /// Levels below a scenario's group: host, service. One more, as others may have made groups there.
 const DEPTH_MAX: usize = 4;

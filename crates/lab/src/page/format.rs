@@ -132,6 +132,7 @@ fn service_extras(service: &ScenarioService) -> String {
         service.sql.as_ref().map(|path| format!("filled by `{path}`")),
         service.processes.map(|count| format!("at most {count} processes")),
         service.memory.as_ref().map(|size| format!("at most {size} memory")),
+        service.cpus.map(|cpus| format!("the time of {cpus} processors")),
         service.open_files.map(|count| format!("at most {count} open files in a process")),
     ];
     parts.into_iter().flatten().map(|part| format!(", {part}")).collect()

@@ -191,6 +191,8 @@ pub struct ScenarioService {
     pub processes: Option<u32>,
     /// The same: memory.
     pub memory: Option<String>,
+    /// The same: processors' time, as 0.25.
+    pub cpus: Option<f64>,
     /// Most open files of each process (RLIMIT_NOFILE) [default: as Debian starts it: Apache 8192, MariaDB 32768, PHP-FPM
     /// and nginx 1024 that they may raise themselves; of `command` 8192].
     pub open_files: Option<u64>,

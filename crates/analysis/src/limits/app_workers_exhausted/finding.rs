@@ -20,7 +20,7 @@ use webdyno_model::setting::SettingId;
 const QUEUE_MIN: f64 = 2.0;
 const QUEUE_FRACTION_MIN: f64 = 0.1;
 const CONFIDENCE: f64 = 0.9;
-/// Another queue behind it: its workers may wait there.
+/// Another queue behind it: its workers may wait there. Or nobody knows which program it is, and what it computes.
 const CONFIDENCE_DOUBTFUL: f64 = 0.5;
 const CONFIDENCE_BUSY: f64 = 0.7;
 /// Fuller processors have no room for more of them.
@@ -75,13 +75,13 @@ fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
     // Its workers wait for another server, which is known to be slower than it was alone.
     let waits_elsewhere = slow_upstream::finding::check(facts)
         .is_some_and(|upstream| upstream.confidence > CONFIDENCE_DOUBTFUL);
-    // Whoever fills the processors may be what the workers wait for; where nobody sees what it computes, its one thread may be what
-    // has no time.
+    // Whoever fills the processors may be what the workers wait for.
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     let is_full = busy.is_some_and(|busy| busy >= BUSY_FRACTION_MAX);
-    if full.is_doubtful || stands_behind || one_thread || waits_elsewhere {
+    // Where nobody sees what it computes, its one thread may be what has no time.
+    if full.is_doubtful || stands_behind || one_thread || waits_elsewhere || cores(facts, full).is_none() {
         CONFIDENCE_DOUBTFUL
-    } else if is_full || cores(facts, full).is_none() {
+    } else if is_full {
         CONFIDENCE_BUSY
     } else {
         CONFIDENCE
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(remedy.predicted.as_ref().map(|one| one.rate), Some(625.0));
         let nan = f64::NAN;
         for (what, changes, several, program, confidence) in [
-            ("nobody knows who listens", vec![], vec![], None, Some(0.7)),
+            ("nobody knows who listens", vec![], vec![], None, Some(0.5)),
             ("PHP-FPM has a rule", vec![], vec![], Some("php_fpm"), None),
             ("a burst", vec![], vec![(FactId::backend_waiting_fraction, APP, 0.2)], Some("unknown"), None),
             ("short", vec![], vec![(FactId::backend_queue_mean, APP, 3.0)], Some("unknown"), None),

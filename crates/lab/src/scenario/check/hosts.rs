@@ -62,9 +62,7 @@ impl Check<'_> {
                 .wrong(&swap, "swap counts beyond a limit of memory, and there is none")
                 .hint("as in: memory = \"256M\""));
         }
-        if host.cpus.is_some_and(|cpus| !cpus.is_finite() || !(0.01..=1024.0).contains(&cpus)) {
-            return Err(self.wrong(&below(at, &["cpus".into()]), "processors are a number, as 0.5 or 2.0"));
-        }
+        self.cpus(&below(at, &["cpus".into()]), host.cpus)?;
         if let Some(cores) = host.cores.as_deref().filter(|cores| !is_list(cores)) {
             let reported = self.wrong(&below(at, &["cores".into()]), format!("`{cores}` names no cores"));
             return Err(reported.hint("as in: cores = \"0\", or \"0-1\""));
@@ -77,6 +75,14 @@ impl Check<'_> {
             return Err(reported.hint("a limit for one service alone belongs to that service"));
         }
         Ok(())
+    }
+
+    /// Of a host or of a service.
+    pub(super) fn cpus(&self, at: &[PathStep<'_>], cpus: Option<f64>) -> Result<()> {
+        match cpus.is_none_or(|cpus| (0.01..=1024.0).contains(&cpus)) {
+            true => Ok(()),
+            false => Err(self.wrong(at, "processors are a number, as 0.5 or 2.0")),
+        }
     }
 
     /// Whether a host that is changed has a limit of memory from the start.

@@ -58,6 +58,7 @@ impl Check<'_> {
         }
         let memory = service.memory.as_deref().map_or(Ok(0), units::bytes);
         memory.map_err(|error| self.error_with_cause(&at("memory"), error))?;
+        self.cpus(&at("cpus"), service.cpus)?;
         for (key, count) in
             [("processes", service.processes.map(u64::from)), ("open_files", service.open_files)]
         {
