@@ -10,10 +10,14 @@ pub mod processes;
 mod secrets;
 pub mod services;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, MissingSignal};
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::Access;
+
+/// Backends that get values of their own.
+pub(crate) const BACKENDS_MAX: usize = 8;
 
 /// What collectors may look at: the port under load and the processes behind it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -41,6 +45,21 @@ impl Target {
     pub fn services<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ServiceSnapshot> {
         let all = self.service.as_deref().into_iter().chain(self.backends.iter());
         all.filter(move |snapshot| snapshot.service == name)
+    }
+
+    /// The backends that have values of their own, each with the name of its program; further ones of a program have a number
+    /// behind it.
+    pub(crate) fn named_backends(&self) -> impl Iterator<Item = (String, &ServiceSnapshot)> {
+        let mut names: BTreeMap<&str, u32> = BTreeMap::new();
+        self.backends.iter().filter(|backend| backend.pid != 0).take(BACKENDS_MAX).map(move |backend| {
+            let number = names.entry(&backend.service).or_default();
+            *number += 1;
+            let name = match number {
+                1 => backend.service.clone(),
+                number => format!("{}_{number}", backend.service),
+            };
+            (name, backend)
+        })
     }
 
     /// Why nothing can be read of a service, and what helps: not a failure, as nothing was tried.

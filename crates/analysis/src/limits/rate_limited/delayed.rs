@@ -4,7 +4,7 @@
 //! says so or `delay=N` lets the first N pass; the log tells it at a level that `error_log` hides by default.
 
 use super::ceiling::{is_of_address, is_of_all};
-use super::finding::RISK;
+use super::finding::{CONFIDENCE_OF_A_PART, RISK};
 use super::rejected::{WrittenSetting, configured_rate, rate_of, value, written};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
@@ -33,8 +33,6 @@ const CONFIDENCE_WATCHED: f64 = 0.6;
 const HELD_MIN: f64 = 3.0;
 const HELD_FRACTION_MIN: f64 = 0.6;
 const BUSY_THREAD_FRACTION_MAX: f64 = 0.5;
-/// The rate of a part of the site, or of each client, is not that of the server.
-pub(super) const CONFIDENCE_OF_A_PART: f64 = 0.45;
 
 /// Fires where requests get through just at the rate of the zone, evenly, and wait for something that is no part of the machine.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {

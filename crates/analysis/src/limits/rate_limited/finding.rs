@@ -4,7 +4,6 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::keepalive_holds_workers::finding::requests_with_workers;
 use crate::limits::manual_remedy::manual;
-use crate::limits::rate_limited::delayed::CONFIDENCE_OF_A_PART;
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::resources::worker_waits;
 use crate::wording::{format_bytes, format_number, format_time};
@@ -20,6 +19,8 @@ const TRANSFER_FRACTION_MIN: f64 = 0.5;
 const PACE_FRACTION: (f64, f64) = (0.6, 1.8);
 /// nginx sends the bytes of a first second at once: those of three seconds come at one and a half times the rate, of two at twice.
 const NGINX_PACE_FRACTION_MAX: f64 = 3.0;
+/// The rate of a part of the site, or of each client, is not that of the server.
+pub(super) const CONFIDENCE_OF_A_PART: f64 = 0.45;
 /// By the pace alone, from the server's side.
 const CONFIDENCE_WATCHED: f64 = 0.75;
 /// mod_ratelimit sends the bytes of a fifth of a second at a time, the first ones at once; nginx those of the first second.

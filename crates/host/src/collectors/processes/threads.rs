@@ -10,7 +10,6 @@
 //! Threads are read of processes alone that used half a core since the last reading: there are never more of those than
 //! twice the cores. Where there is none, the busiest process stands for its threads, which were no busier.
 
-use crate::collectors::processes::process::named_backends;
 use crate::collectors::{Collector, Metric, Reading, Target, gauge};
 use crate::os::procfs;
 use std::collections::BTreeMap;
@@ -141,7 +140,7 @@ impl Collector for Threads {
     fn read(&mut self, target: &Target) -> Reading {
         let mut reading = Reading::default();
         let front = target.service_pid.map(|pid| (String::new(), pid));
-        let behind = named_backends(target).map(|(name, backend)| (format!("{name}."), backend.pid));
+        let behind = target.named_backends().map(|(name, backend)| (format!("{name}."), backend.pid));
         let all: Vec<(String, u32)> = front.into_iter().chain(behind).collect();
         if target.service_pid.is_none() {
             reading.lacks_service(self.name(), target);

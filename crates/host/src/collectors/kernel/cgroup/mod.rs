@@ -10,7 +10,6 @@
 
 mod read;
 
-use crate::collectors::processes::process::named_backends;
 use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::control_group::{Controller, Finder, Group, Groups, repro_command};
 use read::{Cpu, Memory, Tasks};
@@ -29,7 +28,7 @@ impl Cgroup {
     /// Quota and throttling of each backend whose group is not the service's: containers and units have one each.
     fn backend_values(&mut self, target: &Target, own: Option<PathBuf>, reading: &mut Reading) {
         self.backends.retain(|pid, _| target.backends.iter().any(|backend| backend.pid == *pid));
-        for (name, backend) in named_backends(target) {
+        for (name, backend) in target.named_backends() {
             // Of one that has ended the collector of processes tells.
             let Ok(groups) = self.backends.entry(backend.pid).or_default().of(backend.pid) else { continue };
             let Some((group, version)) = group_of(groups, Controller::Cpu) else { continue };

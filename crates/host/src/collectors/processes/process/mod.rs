@@ -14,15 +14,11 @@ mod tree;
 
 use crate::collectors::kernel::cpu;
 use crate::collectors::monotonic_counter::MonotonicCounter;
-use crate::collectors::{Collector, Metric, Reading, Target, counter, gauge, io_error_text};
+use crate::collectors::{BACKENDS_MAX, Collector, Metric, Reading, Target, counter, gauge, io_error_text};
 use crate::os::processors::Processors;
 use crate::os::procfs;
 use std::collections::BTreeMap;
 use tree::{Tracker, Tree, cpu_ns, identity, ns_of};
-use webdyno_model::service::ServiceSnapshot;
-
-/// Backends that get values of their own.
-const BACKENDS_MAX: usize = 8;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -44,21 +40,6 @@ struct CpuTimes {
     machine_ns: Option<u64>,
     service_ns: Option<(u64, u64)>,
     client_ns: Option<(u64, u64)>,
-}
-
-/// The backends that have values of their own, each with the name of its program; further ones of a program have a number
-/// behind it.
-pub(crate) fn named_backends(target: &Target) -> impl Iterator<Item = (String, &ServiceSnapshot)> {
-    let mut names: BTreeMap<&str, u32> = BTreeMap::new();
-    target.backends.iter().filter(|backend| backend.pid != 0).take(BACKENDS_MAX).map(move |backend| {
-        let number = names.entry(&backend.service).or_default();
-        *number += 1;
-        let name = match number {
-            1 => backend.service.clone(),
-            number => format!("{}_{number}", backend.service),
-        };
-        (name, backend)
-    })
 }
 
 /// What names a process and the time that it and its children used.
@@ -107,11 +88,11 @@ impl Process {
         }
     }
 
-    /// Adds each backend under its name ([`named_backends`]).
+    /// Adds each backend under its name ([`Target::named_backends`]).
     fn backend_values(&mut self, target: &Target, reading: &mut Reading) {
         let backends = || target.backends.iter().filter(|backend| backend.pid != 0);
         self.backends.retain(|pid, _| backends().any(|backend| backend.pid == *pid));
-        for (name, backend) in named_backends(target) {
+        for (name, backend) in target.named_backends() {
             let (tracker, cpu) = self.backends.entry(backend.pid).or_default();
             let Some(tree) = tracker.read(backend.pid) else {
                 reading.problem(format!("{name}, process {}, is gone", backend.pid));
