@@ -7,7 +7,7 @@
 use crate::debian::{Debian, Layout, Tree, WORKERS, obstacle};
 use crate::extent::{leave_out, runs_all};
 use crate::support::{
-    Place, allows, answers_within, children, is_alive, scoreboard, shared_turn, signal, skip, wait_until,
+    Place, allows, answers_within, children, is_alive, scoreboard, signal, skip, turn, wait_until,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -38,8 +38,8 @@ const TUNE: [&str; 12] = [
     "-q",
 ];
 
-/// Sessions at a time: they wait most of their time, and share the machine with those of other tests.
-const AT_A_TIME: usize = 4;
+/// Sessions at a time: they wait most of their time.
+const AT_A_TIME: usize = 6;
 
 /// A session that noise kept from its change is started again so often.
 const TRIES_MAX: usize = 10;
@@ -106,8 +106,7 @@ fn is_of_hook(line: &str) -> bool {
 
 #[test]
 fn whatever_is_killed_the_server_ends_as_it_was() {
-    // The killer goes before all others (`Urgent`), and whoever it watches is the slower the busier the machine is.
-    let _turn = shared_turn();
+    let _turn = turn();
     if let Some(why) = obstacle() {
         return skip(why);
     }
