@@ -454,7 +454,7 @@ mod tests {
             Ok(())
         };
         let controllers = BTreeSet::from(["cpu", "memory", "pids"]);
-        let own = HostLimits { processes: Some(30), ..HostLimits::default() };
+        let own = HostLimits { processes: Some(30), cpus: Some(0.25), ..HostLimits::default() };
         tree.check(&controllers).unwrap();
         tree.make(&controllers, &mut progress).unwrap();
         tree.make_host("server", &controllers, &[(1, own)], &mut progress).unwrap();
@@ -463,8 +463,9 @@ mod tests {
         assert_eq!(read("cgroup.subtree_control"), "+memory\n");
         assert_eq!(read("webdyno-lab/cgroup.subtree_control"), "+cpu +memory +pids\n");
         assert_eq!(read("webdyno-lab/x/cgroup.subtree_control"), "+cpu +memory +pids\n");
-        assert_eq!(read("webdyno-lab/x/server/cgroup.subtree_control"), "+memory +pids\n");
+        assert_eq!(read("webdyno-lab/x/server/cgroup.subtree_control"), "+cpu +memory +pids\n");
         assert_eq!(read("webdyno-lab/x/server/service-1/pids.max"), "30\n");
+        assert_eq!(read("webdyno-lab/x/server/service-1/cpu.max"), "25000 100000\n");
         assert_eq!(read("webdyno-lab/x/server/memory.max"), "4096\n");
         assert_eq!(
             tree.folders("server", true, None),
