@@ -268,7 +268,7 @@ mod tests {
                 other => panic!("{other} is blocked"),
             }
         }
-        // Turns are some second after the first one.
+        // The second turn is about a second after the first one.
         assert!(good[1].0 - good[0].0 > 500_000, "{good:?}");
         assert_eq!(good[0].1.values.len(), 1, "what is not a number is left out");
         let begin = Instant::now();
