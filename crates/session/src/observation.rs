@@ -310,10 +310,11 @@ fn absent_program(collector: &str, topology: &Topology) -> Option<String> {
 }
 
 /// Collectors that read the network that the service is in, wherever the agent is.
-const IN_ITS_NETWORK: [&str; 10] = [
+const IN_ITS_NETWORK: [&str; 11] = [
     "sockets",
     "tcp",
     "ports",
+    "syns",
     "clients",
     "apache_status",
     "php_fpm",

@@ -1,8 +1,8 @@
 //! Facts of a server that was only watched: what the load engine would tell, from the server's own counts.
 //!
 //! They have the names of the engine's facts ([`super::client`]), so that rules need not ask whose the requests are; their
-//! source says where they come from. What only a client sees stays unknown: connect times, answers that never came, and
-//! how much more was asked for than was given.
+//! source says where they come from. What only a client sees stays unknown: connect times, packets that never came
+//! here, answers that never came, and how much more was asked for than was given.
 
 use super::{Derivation, FactBuilder, FactId, client};
 use webdyno_model::fact::Fact;
@@ -22,6 +22,8 @@ const QUEUE: &str = "sockets.accept_queue_count";
 const WRITING: &str = "apache.workers_writing_count";
 const NGINX_WRITING: &str = "nginx.connections_writing_count";
 const CONNECTIONS: &str = "clients.connections_count";
+const SYNS: &str = "syns.connections_count";
+const SYNS_RETRANSMITTED: &str = "syns.retransmitted_count";
 /// Pages that the agent asked for: requests, and connections, that are nobody's traffic.
 const OWN_PAGES: &str = "apache.own_requests_count";
 /// Counts of requests that the programs keep themselves, in front or not.
@@ -62,6 +64,17 @@ impl FactBuilder<'_> {
         self.add_observed(FactId::client_connections_mean, connections, (CONNECTIONS, Derivation::Mean));
         self.requests_in_server(counted.map(|(_, per_s)| per_s), opened);
         self.logged_responses();
+        self.connections_begun_again();
+    }
+
+    /// Connections whose clients had to begin them again, of those that got through.
+    fn connections_begun_again(&mut self) {
+        let rise = |metric: &str| self.series.increase(metric).map(|(rise, _)| rise);
+        let again = rise(SYNS_RETRANSMITTED);
+        let all = rise(SYNS).filter(|all| *all > 0.0);
+        let share = again.zip(all).map(|(again, all)| again / all);
+        self.add_observed(FactId::lost_syn_connections, again, (SYNS_RETRANSMITTED, Derivation::Rise));
+        self.add_observed(FactId::lost_syn_fraction, share, (SYNS_RETRANSMITTED, Derivation::Rise));
     }
 
     /// What an answer is like: its size and the parts of its path by the log, and the pace at which those arrive that are under
@@ -229,6 +242,15 @@ mod tests {
         assert_eq!(facts.value(FactId::service_time_mean_us), Some(50_000.0));
         assert_eq!(facts.value(FactId::response_time_mean_us), Some(250_000.0), "with the wait in the queue");
         assert_eq!(facts.value(FactId::connect_time_mean_us), None);
+    }
+
+    #[test]
+    fn connections_begun_again_are_a_share_of_those_that_got_through() {
+        let facts = watched(&[(super::SYNS, 50.0), (super::SYNS_RETRANSMITTED, 4.0)], &[]);
+        let lost = [FactId::lost_syn_connections, FactId::lost_syn_fraction].map(|fact| facts.value(fact));
+        assert_eq!(lost, [Some(40.0), Some(0.08)]);
+        let facts = watched(&[(super::SYNS, 0.0), (super::SYNS_RETRANSMITTED, 0.0)], &[]);
+        assert_eq!(facts.value(FactId::lost_syn_fraction), None, "there were none");
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl SignalSource {
                 "php_scripts.",
                 "apache_scripts.",
                 "profile.",
+                "syns.",
             ],
             Self::Processes => &[
                 "process.",

@@ -186,6 +186,7 @@ pub fn all() -> Vec<Box<dyn Collector>> {
         Box::new(crate::collectors::network::qdisc::Qdisc::default()),
         Box::new(crate::collectors::network::conntrack::Conntrack::default()),
         Box::new(crate::collectors::network::ports::Ports::sharing(network)),
+        Box::new(crate::collectors::network::syns::Syns::default()),
         Box::new(crate::collectors::kernel::kernel_log::KernelMessages::default()),
         Box::new(crate::collectors::processes::other_processes::OtherProcesses::default()),
         Box::new(crate::collectors::processes::workers::Workers::default()),
@@ -309,6 +310,8 @@ mod tests {
                 "nginx_log",
                 "nginx_workers",
                 "lighttpd",
+                // Without root no packets are seen.
+                "syns",
                 // The first reading has no time before it.
                 "threads",
                 "profile",

@@ -7,7 +7,7 @@
 use crate::skip::skip;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -368,4 +368,69 @@ fn a_namespace_may_vanish_at_any_time() {
         assert!(why.contains("is gone, and its network namespace with it"), "{}: {why}", collector.name());
         assert!(reading.values.iter().all(|(name, _)| !name.contains(".service.")), "{}", collector.name());
     }
+}
+
+/// Opens connections from `a` to a port of `b`, all at once; whoever is not let in keeps trying.
+fn connect(a: &Space, address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let connect = || a.within(|| TcpStream::connect_timeout(&address, PATIENCE)).unwrap();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..count).map(|_| scope.spawn(connect)).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn connections_that_a_packet_filter_makes_begin_again_are_counted() {
+    let Some((a, b)) = linked() else {
+        return;
+    };
+    let listener = b.within(|| TcpListener::bind("192.0.2.2:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let target = b.target(Some(address.port()));
+    let mut syns = collector("syns");
+    let mut counted = || {
+        let reading = syns.read(&target);
+        assert_eq!((reading.error.as_ref(), reading.missing.len()), (None, 0), "{reading:?}");
+        ["syns.connections_count", "syns.retransmitted_count"].map(|name| reading.value(name).unwrap())
+    };
+    assert_eq!(counted(), [0.0, 0.0]);
+    let first = connect(&a, address, 40);
+    let until_all_count = Duration::from_millis(1_700);
+    std::thread::sleep(until_all_count);
+    assert_eq!(counted(), [40.0, 0.0]);
+    let rule = "tcp flags & (syn | ack) == syn numgen inc mod 4 == 0 drop";
+    let filter = format!("table inet t {{ chain c {{ type filter hook input priority 0; {rule}; }}; }}");
+    assert!(run(&format!("ip netns exec {} nft '{filter}'", b.name)), "{filter}");
+    let second = connect(&a, address, 40);
+    std::thread::sleep(until_all_count);
+    // Ten first packets were dropped, and a few of those that came again.
+    assert_eq!(counted(), [80.0, 10.0]);
+    drop((first, second));
+}
+
+#[test]
+fn of_very_many_connections_a_share_is_read() {
+    let Some((a, b)) = linked() else {
+        return;
+    };
+    let listener = b.within(|| TcpListener::bind("192.0.2.2:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let target = b.target(Some(address.port()));
+    let mut syns = collector("syns");
+    let mut connections = || syns.read(&target).value("syns.connections_count").unwrap();
+    assert_eq!(connections(), 0.0);
+    let one_by_one = |count: usize| -> Vec<u16> {
+        let connected = (0..count).map(|_| {
+            let client = a.within(|| TcpStream::connect(address)).unwrap();
+            drop(listener.accept().unwrap());
+            client.local_addr().unwrap().port()
+        });
+        connected.collect()
+    };
+    one_by_one(1_100);
+    let before = connections();
+    let ports = one_by_one(200);
+    std::thread::sleep(Duration::from_millis(1_700));
+    let chosen = ports.iter().filter(|port| (*port >> 1) % 2 == 0).count();
+    assert_eq!(connections() - before, 2.0 * chosen as f64, "{ports:?}");
 }

@@ -14,7 +14,7 @@ pub(crate) const SNAPSHOT_S_MAX: f64 = 5.0;
 /// The layers of a host in the order in which they are shown, each with its collectors; what is not named here comes last.
 const LAYERS: &[(&str, &[&str])] = &[
     ("Host", &["cpu", "memory", "pressure", "cgroup", "disk", "files", "process", "kernel_log", "foreign"]),
-    ("Network", &["sockets", "nic", "qdisc", "softnet", "tcp", "conntrack", "ports", "clients"]),
+    ("Network", &["sockets", "nic", "qdisc", "softnet", "tcp", "conntrack", "ports", "syns", "clients"]),
     ("Web server", &["apache", "nginx", "lighttpd", "access_log", "workers", "worker_memory"]),
     ("PHP", &["php", "opcache"]),
     ("Database", &["mariadb", "mysql"]),

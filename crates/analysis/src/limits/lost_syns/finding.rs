@@ -29,12 +29,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if crate::limits::network_saturated::finding::fullest_link(facts).is_some() {
         return None;
     }
-    let observed = facts.value(FactId::listen_drops).is_some();
-    let (confidence, server) = match observed {
-        true => {
+    let is_observed = facts.value(FactId::listen_drops).is_some();
+    // Only a client knows how long it connected; what the server sees came as far as its network interface.
+    let came_here = facts.value(FactId::connect_time_p99_us).is_none();
+    let (confidence, server) = match (is_observed, came_here) {
+        (true, true) => (
+            0.8,
+            "They came to this machine, and no queue of the server dropped them: its firewall does, or the replies are lost",
+        ),
+        (true, false) => {
             (0.9, "No queue of the server dropped them: a firewall does, its own one or another, or the path")
         }
-        false => (0.5, "Whether the server dropped them could not be seen"),
+        (false, _) => (0.5, "Whether the server dropped them could not be seen"),
     };
     Some(Finding {
         id: LimitId::LostSyns.into(),
@@ -76,10 +82,11 @@ mod tests {
     use super::*;
     use crate::facts::testing::facts;
 
-    const LOST: [(FactId, f64); 5] = [
+    const LOST: [(FactId, f64); 6] = [
         (FactId::lost_syn_connections, 110.0),
         (FactId::lost_syn_fraction, 0.14),
         (FactId::connecting_fraction, 0.8),
+        (FactId::connect_time_p99_us, 3_004_000.0),
         (FactId::listen_drops, 0.0),
         (FactId::conntrack_full_fraction, 0.0),
     ];
@@ -90,7 +97,18 @@ mod tests {
         assert_eq!((finding.confidence, finding.explains_fraction), (0.9, Some(0.8)));
         assert!(finding.summary.contains("14% of the connections (110)"), "{}", finding.summary);
         assert!(finding.summary.contains("a firewall does, its own one or another"), "{}", finding.summary);
-        assert_eq!(check(&facts(&LOST[..3], &[])).unwrap().confidence, 0.5);
+        assert_eq!(check(&facts(&LOST[..4], &[])).unwrap().confidence, 0.5);
+    }
+
+    #[test]
+    fn what_the_server_itself_saw_again_is_its_own_firewall() {
+        let on_server: Vec<_> = LOST
+            .into_iter()
+            .filter(|(fact, _)| !matches!(fact, FactId::connecting_fraction | FactId::connect_time_p99_us))
+            .collect();
+        let finding = check(&facts(&on_server, &[])).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.8, None));
+        assert!(finding.summary.contains("came to this machine"), "{}", finding.summary);
     }
 
     #[test]

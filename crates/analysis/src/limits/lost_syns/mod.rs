@@ -6,7 +6,9 @@
 //!
 //! ## How it is recognised
 //! At least 1 in 100 connections took what lost SYNs cost, or was abandoned, while the server's own counters of dropped
-//! connections do not rise, and its conntrack table has room. Without these counters it is only a suspicion.
+//! connections do not rise, and its conntrack table has room. Without these counters it is only a suspicion. Without load of
+//! our own the server's side tells it, as far as the packets came to it: a first packet that comes again, with the same port and
+//! sequence number, had no answer.
 //!
 //! ## What to do
 //! No setting of the web server helps. Look for what drops the packets: rate limits for new connections on a firewall or load

@@ -14,6 +14,7 @@ pub(super) mod route;
 pub(super) mod shaping;
 pub(super) mod socket_table;
 pub mod sockets;
+pub mod syns;
 pub mod tcp;
 pub mod upstreams;
 
