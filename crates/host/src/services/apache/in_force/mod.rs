@@ -9,7 +9,6 @@
 //! expressions that cannot be evaluated, rewriting. `.htaccess` files are not read; where they are looked up is.
 
 pub mod backends;
-pub mod certificate;
 pub mod harmless;
 pub mod hosts;
 pub mod index_files;

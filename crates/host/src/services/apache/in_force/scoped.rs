@@ -1,11 +1,13 @@
 //! What a snapshot says of the parts of a site: the values in force at the root of each virtual host, the backends, and
 //! the directives that hold in a part only. Bounded, and only of directives that are known to be harmless.
 
-use super::{Host, InForce, Site, at_root, backends, certificate, harmless, index_files};
+use super::{Host, InForce, Site, at_root, backends, harmless, index_files};
 use crate::services::apache::config::known::{self, Merge};
 use crate::services::apache::config::section_kind::{Kind, kind};
 use crate::services::apache::config::{Placed, Section};
 use crate::services::apache::settings;
+use crate::services::common::certificate::{CERTIFICATES_MAX, key_kind};
+use crate::visibility::process_view::Root;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingScope};
@@ -19,14 +21,8 @@ pub const HOSTS_MAX: usize = 32;
 /// Most backends.
 const BACKENDS_MAX: usize = 128;
 
-/// Most certificates that are looked into.
-const CERTIFICATES_MAX: usize = 16;
-
 /// Most files of a DirectoryIndex without an ending.
 const INDEX_FILES_MAX: usize = 8;
-
-/// Longest certificate file that is read.
-const CERTIFICATE_BYTES_MAX: u64 = 256 << 10;
 
 /// Longest name of a part that is shown.
 const SCOPE_CHARACTERS_MAX: usize = 160;
@@ -195,31 +191,20 @@ impl Scoped {
             let Some(path) = placed.words().into_iter().next().map(|word| site.evaluation.path(&word)) else {
                 continue;
             };
-            match read(&path) {
-                Ok(pem) => {
-                    let Some(kind) = certificate::key_kind(&pem) else { continue };
-                    self.settings.push(ScopedSetting {
-                        setting: "SSLCertificateFile key".into(),
-                        value: kind,
-                        scope: scopes.of_placed(placed),
-                        file: file_of(placed),
-                        line: line_of(placed),
-                    });
-                }
+            match key_kind(&Root::ours(), &path.to_string_lossy()) {
+                Ok(found) => self.settings.extend(found.map(|value| ScopedSetting {
+                    setting: "SSLCertificateFile key".into(),
+                    value,
+                    scope: scopes.of_placed(placed),
+                    file: file_of(placed),
+                    line: line_of(placed),
+                })),
                 Err(error) => {
                     self.notes.push(format!("cannot read {} ({}): {error}", path.display(), placed.place()));
                 }
             }
         }
     }
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() || metadata.len() > CERTIFICATE_BYTES_MAX {
-        return Err(std::io::Error::other("not a regular file of a certificate's size"));
-    }
-    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }
 
 /// The directives to show, the most telling first: those that pass to a backend that none before does, the server's own,

@@ -3,8 +3,13 @@
 //! RFC 5280, 4.1 (the fields in front of SubjectPublicKeyInfo) and RFC 3279, 5480, 8410 (the identifiers of algorithms);
 //! PEM is RFC 7468.
 
+use crate::visibility::process_view::Root;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use std::io;
+
+/// Most certificates of a service that are read.
+pub const CERTIFICATES_MAX: usize = 16;
 
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
@@ -22,8 +27,13 @@ const OBJECT: u8 = 0x06;
 /// `[0] EXPLICIT`, the version.
 const VERSION: u8 = 0xa0;
 
-/// The kind of key of the first certificate in a PEM file: `RSA 2048`, `ECDSA P-256`, `Ed25519`.
-pub fn key_kind(pem: &str) -> Option<String> {
+/// The kind of key of the first certificate in a PEM file: `RSA 2048`, `ECDSA P-256`, `Ed25519`; `None` where none is in it, or
+/// one of another kind.
+pub fn key_kind(root: &Root, path: &str) -> io::Result<Option<String>> {
+    Ok(kind_in_pem(&root.read_text(path)?))
+}
+
+fn kind_in_pem(pem: &str) -> Option<String> {
     let (_, after) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
     let (body, _) = after.split_once("-----END CERTIFICATE-----")?;
     let base64: String = body.chars().filter(|c| !c.is_ascii_whitespace()).collect();
@@ -92,10 +102,22 @@ mod tests {
 
     #[test]
     fn kinds_of_keys_are_told() {
-        for (expected, pem) in PEMS {
-            assert_eq!(key_kind(pem).as_deref(), Some(expected));
+        let [(_, rsa), (_, ecdsa), _] = PEMS;
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        let texts = [
+            // The server's own comes first, those that signed it behind.
+            (Some("RSA 2048"), format!("{rsa}{ecdsa}")),
+            (Some("ECDSA P-256"), format!("{key}{ecdsa}{rsa}")),
+            (Some("RSA 2048"), rsa.replace('\n', "\r\n")),
+            (None, key.to_owned()),
+            (None, ecdsa.replace("MII", "M!!")),
+            (None, ecdsa.replace("-----END", "")),
+            (None, "no certificate".to_owned()),
+        ];
+        let plain = PEMS.map(|(expected, pem)| (Some(expected), pem.to_owned()));
+        for (expected, pem) in plain.into_iter().chain(texts) {
+            assert_eq!(kind_in_pem(&pem).as_deref(), expected, "{pem}");
         }
-        assert_eq!(key_kind("no certificate"), None);
     }
 
     proptest! {
