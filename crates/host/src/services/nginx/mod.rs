@@ -217,8 +217,11 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let Started { executable, compiled, prefix, main_file, missing } = started(pid)?;
     let mut missing: Vec<MissingSignal> = missing.into_iter().collect();
     let config = config::read(&root, &main_file);
-    let (scoped, complete) = config.scoped();
+    let (mut scoped, complete) = config.scoped();
+    let (keys, unreadable) = config.certificate_keys(&root);
+    scoped.extend(keys);
     let mut warnings = config.problems.clone();
+    warnings.extend(unreadable);
     if !complete {
         warnings.push(format!("{main_file} has more settings for parts of the site than are shown here"));
     }

@@ -3,6 +3,7 @@
 //! Facts: <https://nginx.org/en/docs/>: values of `http` hold in each `server` and `location` that does not give its own.
 
 mod addresses;
+mod certificates;
 mod places;
 mod reading;
 
@@ -115,6 +116,18 @@ impl Placed<'_> {
         self.directive.words.join(" ")
     }
 
+    /// What is told of it, with a value that may be shown.
+    fn scoped(&self, value: String) -> ScopedSetting {
+        let blocks = self.scope.iter().map(|(block, _)| block).filter(|block| block.name != "http");
+        ScopedSetting {
+            setting: self.directive.name.clone(),
+            value,
+            scope: blocks.map(|block| label(block).into()).collect(),
+            file: Some(self.file.to_owned()),
+            line: Some(self.directive.line),
+        }
+    }
+
     /// Whether it holds for all of the site.
     fn is_global(&self) -> bool {
         matches!(
@@ -196,13 +209,18 @@ impl Config {
     /// What is read when it reloads: its files, certificates with their keys, and the folders that it includes from.
     pub fn sources(&self) -> Sources {
         let mut files: BTreeSet<PathBuf> = self.files.values().map(PathBuf::from).collect();
-        let folder = Path::new(&self.main_file).parent().unwrap_or(Path::new("/")).to_owned();
         for name in ["ssl_certificate", "ssl_certificate_key", "ssl_dhparam", "ssl_trusted_certificate"] {
-            let named = self.occurrences(name).into_iter().map(|one| one.value);
-            // A certificate may come from a variable, or from the text itself.
-            files.extend(named.filter(|path| !path.contains(['$', ':'])).map(|path| folder.join(path)));
+            let named = self.occurrences(name);
+            files.extend(named.iter().filter_map(|one| self.named_file(&one.value)));
         }
         Sources { files, directories: self.folders.clone() }
+    }
+
+    /// A file that is named relative to the folder of the main one; `None` for a name with variables, and for what is given as
+    /// text, or kept elsewhere (`data:`, `engine:`).
+    fn named_file(&self, name: &str) -> Option<PathBuf> {
+        let folder = Path::new(&self.main_file).parent().unwrap_or(Path::new("/"));
+        (!name.contains(['$', ':'])).then(|| folder.join(name))
     }
 
     /// The values that hold everywhere, with defaults.
@@ -248,23 +266,10 @@ impl Config {
                 return;
             }
             let value = placed.value();
-            scoped.push(ScopedSetting {
-                setting: name.to_owned(),
-                // A path may hold anything, a token too.
-                value: if PASSES.contains(&name) {
-                    passed_to(&value).unwrap_or_else(|| "..".into())
-                } else {
-                    value
-                },
-                scope: placed
-                    .scope
-                    .iter()
-                    .filter(|(block, _)| block.name != "http")
-                    .map(|(block, _)| label(block).into())
-                    .collect(),
-                file: Some(placed.file.to_owned()),
-                line: Some(placed.directive.line),
-            });
+            // A path may hold anything, a token too.
+            let value =
+                if PASSES.contains(&name) { passed_to(&value).unwrap_or_else(|| "..".into()) } else { value };
+            scoped.push(placed.scoped(value));
         });
         (scoped, all_seen && !left_out)
     }

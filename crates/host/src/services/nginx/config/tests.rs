@@ -4,8 +4,8 @@ use super::*;
 use crate::visibility::process_view::Root;
 use proptest::prelude::*;
 
-/// Reads files of a folder; DIR stands for it.
-fn read_files(files: &[(&str, &str)]) -> (String, Config) {
+/// Files in a folder, which DIR stands for.
+fn folder_with(files: &[(&str, &str)]) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_string_lossy().into_owned();
     for (name, text) in files {
@@ -13,6 +13,12 @@ fn read_files(files: &[(&str, &str)]) -> (String, Config) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text.replace("DIR", &place)).unwrap();
     }
+    (folder, place)
+}
+
+/// Reads files of a folder; DIR stands for it.
+fn read_files(files: &[(&str, &str)]) -> (String, Config) {
+    let (_folder, place) = folder_with(files);
     let config = read(&Root::ours(), &format!("{place}/nginx.conf"));
     (place, config)
 }
@@ -49,6 +55,61 @@ fn values_have_their_place() {
     assert_eq!(shown("keepalive").1, "upstream app");
     let all = format!("{scoped:?} {:?}", config.backends());
     assert!(!all.contains("s3cret") && !all.contains("t0ken"), "{all}");
+}
+
+#[test]
+fn the_kinds_of_keys_are_those_of_the_certificates_that_servers_name() {
+    let certificates = [
+        ("tls/rsa.crt", include_str!("../../common/fixtures/rsa-2048.pem")),
+        ("tls/ec.crt", include_str!("../../common/fixtures/ecdsa-p256.pem")),
+        ("tls/empty.crt", ""),
+        ("tls.inc", "ssl_certificate tls/rsa.crt;"),
+    ];
+    for (text, expected, problem) in [
+        (
+            "http { ssl_certificate tls/rsa.crt; server { listen 443 ssl; } }",
+            &["ssl_certificate key RSA 2048 in  at 1"][..],
+            None,
+        ),
+        (
+            "http {\nserver { server_name a; ssl_certificate DIR/tls/rsa.crt;\nssl_certificate 'tls/ec.crt'; } }",
+            &[
+                "ssl_certificate key RSA 2048 in server a at 2",
+                "ssl_certificate key ECDSA P-256 in server a at 3",
+            ],
+            None,
+        ),
+        (
+            "http { server { server_name a; include tls.inc; } server { server_name b; include tls.inc; } }",
+            &[
+                "ssl_certificate key RSA 2048 in server a at 1",
+                "ssl_certificate key RSA 2048 in server b at 1",
+            ],
+            None,
+        ),
+        // Which one it is decides each handshake.
+        ("http { ssl_certificate /$ssl_server_name.crt; server { ssl_certificate data:$cert; } }", &[], None),
+        // Of connections that are no requests.
+        ("stream { ssl_certificate tls/rsa.crt; server { ssl_certificate tls/rsa.crt; } }", &[], None),
+        ("http { server { ssl_certificate tls/empty.crt; } }", &[], None),
+        (
+            "http { ssl_certificate tls/ec.crt; server { ssl_certificate x.crt; } server { ssl_certificate x.crt; } }",
+            &["ssl_certificate key ECDSA P-256 in  at 1"],
+            Some("/x.crt: no such file or directory"),
+        ),
+    ] {
+        let files = [&[("nginx.conf", text)][..], &certificates].concat();
+        let (_folder, place) = folder_with(&files);
+        let config = read(&Root::ours(), &format!("{place}/nginx.conf"));
+        let (keys, problems) = config.certificate_keys(&Root::ours());
+        let shown = keys.iter().map(|key| {
+            let parts = key.parts().join(", ");
+            format!("{} {} in {parts} at {}", key.setting, key.value, key.line.unwrap())
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), expected, "{text}");
+        assert_eq!(problems.len(), usize::from(problem.is_some()), "{problems:?}");
+        assert!(problems.iter().zip(problem).all(|(shown, part)| shown.ends_with(part)), "{problems:?}");
+    }
 }
 
 #[test]
