@@ -308,18 +308,22 @@ impl ServiceSnapshot {
         found.configured.as_ref().or(found.default.as_ref())?.number()
     }
 
+    /// Each `listen` of nginx that names its port, in their order.
+    pub fn listens_at_port(&self) -> impl Iterator<Item = &ScopedSetting> {
+        let port = self.port.to_string();
+        self.scoped.iter().filter(move |one| {
+            let address = one.value.split_ascii_whitespace().next().unwrap_or_default();
+            one.setting == "listen" && address.rsplit(':').next() == Some(port.as_str())
+        })
+    }
+
     /// The backlog that it asks for at its port; 511 where nginx is told none.
     pub fn requested_backlog(&self) -> Option<f64> {
         if self.service != "nginx" {
             return self.number("ListenBacklog");
         }
-        let port = self.port.to_string();
-        let listens = self.scoped.iter().filter(|one| one.setting == "listen");
-        let words = listens.map(|one| one.value.split_ascii_whitespace().collect::<Vec<_>>());
-        let of_port = words.filter(|words| {
-            words.first().is_some_and(|address| address.rsplit(':').next() == Some(port.as_str()))
-        });
-        let asked = of_port.flatten().filter_map(|word| word.strip_prefix("backlog=")?.parse().ok());
+        let words = self.listens_at_port().flat_map(|one| one.value.split_ascii_whitespace());
+        let asked = words.filter_map(|word| word.strip_prefix("backlog=")?.parse().ok());
         Some(asked.reduce(f64::max).unwrap_or(511.0))
     }
 

@@ -7,7 +7,7 @@ use crate::facts::{FactId, Facts};
 use crate::settings::effective;
 use crate::settings::effective::RequestTarget;
 use webdyno_model::number::significant;
-use webdyno_model::service::{ServiceSnapshot, SettingScope};
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingScope};
 use webdyno_model::site::{KeepAlive, Site, SiteBackend, SiteKind, SiteTls, SiteUrl};
 use webdyno_model::workload::Workload;
 
@@ -126,24 +126,24 @@ pub fn is_tls(facts: &Facts) -> Option<bool> {
 
 /// Whether nginx encrypts at its port, by `listen 443 ssl` of any of its servers there; `None` where no server names the port.
 fn listens_with_tls(service: &ServiceSnapshot) -> Option<bool> {
-    let port = service.port.to_string();
-    let words = effective::values_anywhere(service, "listen").map(|one| one.value.split_ascii_whitespace());
-    let mut of_port = words
-        .filter_map(|mut words| {
-            let address = words.next()?;
-            let is_it = address.rsplit(':').next() == Some(port.as_str());
-            is_it.then(|| words.any(|word| word == "ssl"))
-        })
-        .peekable();
+    let is_encrypted = |one: &ScopedSetting| one.value.split_ascii_whitespace().any(|word| word == "ssl");
+    let mut of_port = service.listens_at_port().map(is_encrypted).peekable();
     of_port.peek()?;
     Some(of_port.any(|is_encrypted| is_encrypted))
 }
 
-/// The kind of key of the host that is asked, as its certificate tells.
+/// The kind of key of the host that is asked, as its certificates tell: of several the one that is not RSA, which all clients prefer
+/// that know it.
 pub fn key(service: &ServiceSnapshot, target: Option<&RequestTarget>) -> Option<String> {
-    effective::of_host(service, "SSLCertificateFile key", target).or_else(|| {
-        effective::values_anywhere(service, "SSLCertificateFile key").next().map(|one| one.value.clone())
-    })
+    let is_nginx = service.service == "nginx";
+    let setting = if is_nginx { "ssl_certificate key" } else { "SSLCertificateFile key" };
+    let all = || effective::values_anywhere(service, setting);
+    let first = effective::written_of_host(service, setting, target);
+    // A server of nginx without a known key chooses its certificates by variables: those of others say nothing of it.
+    let first = first.or_else(|| all().next().filter(|_| !is_nginx))?;
+    let mut of_host = all().filter(|one| one.scope == first.scope);
+    let key = of_host.find(|one| !one.value.starts_with("RSA")).unwrap_or(first);
+    Some(key.value.clone())
 }
 
 fn backends(facts: &Facts) -> Vec<SiteBackend> {
@@ -272,7 +272,6 @@ fn busiest_backend(facts: &Facts) -> Option<(String, f64)> {
 mod tests {
     use super::*;
     use crate::facts::testing::{facts, of_pool};
-    use webdyno_model::service::ScopedSetting;
 
     fn of(url: &str, modules: &[&str], scoped: &[(&str, &str, &str)]) -> Facts {
         let mut facts = facts(&[(FactId::service_cpu_cores, 0.1)], &[]);
@@ -347,6 +346,61 @@ mod tests {
             };
             service.scoped = listens.iter().map(listen).collect();
             assert_eq!(is_tls(&watched), encrypts, "{listens:?}");
+        }
+    }
+
+    fn key_of(service: &str, url: &str, scoped: &[(&str, &str, &str)]) -> Option<String> {
+        let setting = |(setting, value, scope): &(&str, &str, &str)| ScopedSetting {
+            setting: (*setting).into(),
+            value: (*value).into(),
+            scope: Some(*scope).filter(|scope| !scope.is_empty()).into_iter().map(Into::into).collect(),
+            ..ScopedSetting::default()
+        };
+        let service = ServiceSnapshot {
+            service: service.into(),
+            port: 443,
+            scoped: scoped.iter().map(setting).collect(),
+            ..ServiceSnapshot::default()
+        };
+        key(&service, RequestTarget::of(url).as_ref())
+    }
+
+    #[test]
+    fn the_key_is_that_of_the_host_and_not_rsa_where_it_has_others() {
+        const KEY: &str = "SSLCertificateFile key";
+        let rsa = (KEY, "RSA 2048", "VirtualHost *:443 h");
+        let ecdsa = (KEY, "ECDSA P-256", "VirtualHost *:443 h");
+        let other = (KEY, "Ed25519", "VirtualHost *:443 g");
+        for (scoped, expected) in [
+            (&[rsa][..], Some("RSA 2048")),
+            (&[rsa, ecdsa], Some("ECDSA P-256")),
+            (&[other, rsa], Some("RSA 2048")),
+            (&[(KEY, "RSA 4096", "")], Some("RSA 4096")),
+            (&[], None),
+        ] {
+            assert_eq!(key_of("apache", "https://h/", scoped).as_deref(), expected, "{scoped:?}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_nginx_is_that_of_the_server_at_its_port() {
+        const KEY: &str = "ssl_certificate key";
+        let (a, b) = (("listen", "443 ssl", "server a"), ("listen", "443 ssl default_server", "server b"));
+        let admin = ("listen", "8443 ssl", "server admin");
+        let (rsa, ecdsa) = ((KEY, "RSA 2048", "server a"), (KEY, "ECDSA P-256", "server a"));
+        let of_b = (KEY, "Ed25519", "server b");
+        for (host, scoped, expected) in [
+            ("a", &[a, b, of_b, rsa][..], Some("RSA 2048")),
+            ("a", &[a, b, rsa, ecdsa], Some("ECDSA P-256")),
+            ("10.0.0.1", &[a, b, rsa, of_b], Some("Ed25519")),
+            ("10.0.0.1", &[a, rsa], Some("RSA 2048")),
+            ("a", &[a, b, (KEY, "RSA 3072", ""), of_b], Some("RSA 3072")),
+            // A variable chooses it.
+            ("a", &[a, b, of_b], None),
+            ("a.example", &[a, admin, (KEY, "RSA 2048", "server admin")], None),
+        ] {
+            let key = key_of("nginx", &format!("https://{host}/"), scoped);
+            assert_eq!(key.as_deref(), expected, "{host} {scoped:?}");
         }
     }
 

@@ -130,8 +130,7 @@ pub fn values_anywhere<'a>(
 
 /// A setting of the server or of the host that is asked.
 pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTarget>) -> Option<String> {
-    let is_host = |one: &&ScopedSetting| matches!(one.scope.as_slice(), [host @ SettingScope::VirtualHost(_)] if is_host_of(service, host, target));
-    let of_host = values_anywhere(service, setting).find(is_host).map(|one| one.value.clone());
+    let of_host = in_host(service, setting, target).map(|one| one.value.clone());
     let of_server = || {
         let found = service.settings.get(setting)?;
         found
@@ -141,9 +140,30 @@ pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&Request
             .or(found.default.as_ref())
             .map(ToString::to_string)
     };
-    let written =
-        || values_anywhere(service, setting).find(|one| one.scope.is_empty()).map(|one| one.value.clone());
+    let written = || in_server(service, setting).map(|one| one.value.clone());
     of_host.or_else(of_server).or_else(written)
+}
+
+/// The same as it is written: the first one in the host that is asked, else for the whole server.
+pub fn written_of_host<'a>(
+    service: &'a ServiceSnapshot,
+    setting: &'a str,
+    target: Option<&RequestTarget>,
+) -> Option<&'a ScopedSetting> {
+    in_host(service, setting, target).or_else(|| in_server(service, setting))
+}
+
+fn in_host<'a>(
+    service: &'a ServiceSnapshot,
+    setting: &'a str,
+    target: Option<&RequestTarget>,
+) -> Option<&'a ScopedSetting> {
+    values_anywhere(service, setting)
+        .find(|one| matches!(one.scope.as_slice(), [host] if is_host_of(service, host, target)))
+}
+
+fn in_server<'a>(service: &'a ServiceSnapshot, setting: &'a str) -> Option<&'a ScopedSetting> {
+    values_anywhere(service, setting).find(|one| one.scope.is_empty())
 }
 
 /// In how many folders on the way to what is asked for `.htaccess` is looked up, how many of them are known to have one, and one
@@ -200,24 +220,43 @@ fn contains(folder: &str, path: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// `VirtualHost *:80 example.org` names `example.org`.
+/// `VirtualHost *:80 example.org` names `example.org`, as does `server example.org`, of whose names the first one is known.
 fn host_names(part: &SettingScope) -> impl Iterator<Item = &str> {
-    let words = if let SettingScope::VirtualHost(words) = part { words.as_str() } else { "" };
+    let words = match part {
+        SettingScope::VirtualHost(words) | SettingScope::Other(words) if is_host(&part) => words.as_str(),
+        _ => "",
+    };
     words.split_whitespace().skip(1)
 }
 
 /// Whether this part is the host that is asked: by its name, else the first one, which serves what no other does; any when nothing
 /// is known of the request.
 fn is_host_of(service: &ServiceSnapshot, part: &SettingScope, target: Option<&RequestTarget>) -> bool {
-    let Some(target) = target else { return true };
-    let hosts = || service.scoped.iter().filter_map(|one| one.scope.first()).filter(is_host);
+    let Some(target) = target else { return is_host(&part) };
+    let hosts = hosts(service);
     let is_named =
-        |host: &&SettingScope| host_names(host).any(|name| name.eq_ignore_ascii_case(&target.host));
-    hosts().find(is_named).or_else(|| hosts().next()) == Some(part)
+        |host: &&&SettingScope| host_names(host).any(|name| name.eq_ignore_ascii_case(&target.host));
+    hosts.iter().find(is_named).or(hosts.first()) == Some(&part)
+}
+
+/// The hosts, first the one that serves what no other does: of nginx those at its port.
+fn hosts(service: &ServiceSnapshot) -> Vec<&SettingScope> {
+    let is_default = |one: &&ScopedSetting| one.value.split_whitespace().any(|word| word == "default_server");
+    let parts = if service.service == "nginx" {
+        let (default, others): (Vec<_>, Vec<_>) = service.listens_at_port().partition(is_default);
+        [default, others].concat()
+    } else {
+        service.scoped.iter().collect()
+    };
+    parts.into_iter().filter_map(|one| one.scope.first()).filter(is_host).collect()
 }
 
 fn is_host(part: &&SettingScope) -> bool {
-    matches!(part, SettingScope::VirtualHost(_))
+    match part {
+        SettingScope::VirtualHost(_) => true,
+        SettingScope::Other(words) => words.starts_with("server "),
+        _ => false,
+    }
 }
 
 /// `Options` with signs change those before; without any they take their place.
