@@ -74,7 +74,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         summary: format!(
             "TLS handshakes saturate the CPU: {} handshakes/s{resumed}{requests}{}. {}",
             format_number(handshakes.per_s),
-            handshakes.key.as_ref().map_or(String::new(), |key| format!(", with a {key} key")),
+            handshakes.key.as_ref().map_or(String::new(), |key| format!(", with {}", key_words(key))),
             saving.words,
         ),
         confidence: work.map_or(saving.confidence.min(CONFIDENCE_SAMPLED), |work| {
@@ -88,6 +88,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         }),
         remedies: saving.remedies,
     })
+}
+
+/// `an RSA key of 2048 bits`, `an ECDSA P-256 key`.
+fn key_words(key: &str) -> String {
+    key.strip_prefix("RSA ")
+        .map_or_else(|| format!("an {key} key"), |bits| format!("an RSA key of {bits} bits"))
 }
 
 /// Whether processors are full: for others to wait, or by the service alone, whose few processes have a core each.
@@ -233,9 +239,9 @@ impl TlsSettings {
             return keep_alive(self.timeout.as_deref());
         }
         Remedy {
-            setting: SettingId::of_service("nginx", "keepalive_timeout"),
             from: Some(SettingValue::Integer(0)),
             ..remedy(
+                "nginx",
                 "keepalive_timeout",
                 Some("75"),
                 ApplyClass::Reload,
@@ -246,9 +252,16 @@ impl TlsSettings {
     }
 }
 
-fn remedy(setting: &str, to: Option<&str>, class: ApplyClass, risk: &str, why: &str) -> Remedy {
+fn remedy(
+    service: &str,
+    setting: &str,
+    to: Option<&str>,
+    class: ApplyClass,
+    risk: &str,
+    why: &str,
+) -> Remedy {
     Remedy {
-        setting: SettingId::of_service("apache", setting),
+        setting: SettingId::of_service(service, setting),
         from: None,
         to: to.map(SettingValue::parse),
         class,
@@ -272,6 +285,7 @@ fn keep_alive(timeout: Option<&str>) -> Remedy {
         from: Some(SettingValue::Text("Off".into())),
         together_with: is_long.then_some(shorter).into_iter().collect(),
         ..remedy(
+            "apache",
             "KeepAlive",
             Some("On"),
             ApplyClass::Reload,
@@ -283,36 +297,34 @@ fn keep_alive(timeout: Option<&str>) -> Remedy {
 
 /// Sessions that are known again, and a key that signs faster.
 fn cheaper_handshake_remedies(server: &TlsSettings, of: &Handshakes, forgets: bool) -> Vec<Remedy> {
-    if server.service == "nginx" {
-        let cache = Remedy {
-            setting: SettingId::of_service("nginx", "ssl_session_cache"),
-            ..remedy(
-                "ssl_session_cache",
-                Some("shared:webdyno:10m"),
-                ApplyClass::Reload,
-                "10 MB of shared memory",
-                "returning clients resume their session, without a signature",
-            )
-        };
-        return forgets.then_some(cache).into_iter().collect();
-    }
+    let (cache, to, risk, certificate) = match server.service {
+        "apache" => (
+            "SSLSessionCache",
+            "shmcb:ssl_scache(512000)",
+            "half a megabyte of shared memory; mod_socache_shmcb must be loaded",
+            "SSLCertificateFile",
+        ),
+        "nginx" => ("ssl_session_cache", "shared:webdyno:10m", "10 MB of shared memory", "ssl_certificate"),
+        _ => return vec![],
+    };
     let cache = remedy(
-        "SSLSessionCache",
-        Some("shmcb:ssl_scache(512000)"),
+        server.service,
+        cache,
+        Some(to),
         ApplyClass::Reload,
-        "half a megabyte of shared memory; mod_socache_shmcb must be loaded",
+        risk,
         "returning clients resume their session, without a signature",
     );
-    let has_key = of.key.as_ref().is_some_and(|key| key.starts_with("RSA"));
+    let has_rsa = of.key.as_ref().is_some_and(|key| key.starts_with("RSA"));
     let key = remedy(
-        "SSLCertificateFile",
+        server.service,
+        certificate,
         None,
         ApplyClass::Manual,
         "clients from before 2010 do not support such keys: keep the old certificate beside it",
         "a key on an elliptic curve (ECDSA P-256) signs in some hundredths of a millisecond",
     );
-    let is_apache = server.service == "apache";
-    [forgets.then_some(cache), has_key.then_some(key)].into_iter().flatten().filter(|_| is_apache).collect()
+    [forgets.then_some(cache), has_rsa.then_some(key)].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -445,7 +457,7 @@ mod tests {
 
     #[test]
     fn nginx_is_told_in_its_own_words() {
-        let of_nginx = |settings: &[(&str, &str)], wants: Option<bool>| {
+        let of_nginx = |settings: &[(&str, &str)], key: Option<&str>, wants: Option<bool>| {
             let values = [
                 (FactId::service_cpu_cores, 0.98),
                 (FactId::cores, 1.0),
@@ -462,24 +474,44 @@ mod tests {
                 let known = service.settings.entry((*name).to_owned()).or_default();
                 known.configured = Some(SettingValue::parse(value));
             }
+            let of_http = |key: &str| ScopedSetting {
+                setting: "ssl_certificate key".into(),
+                value: key.into(),
+                ..ScopedSetting::default()
+            };
+            service.scoped = key.map(of_http).into_iter().collect();
             facts.request_targets =
                 vec![RequestTarget { share: 1.0, ..RequestTarget::of("https://h/a").unwrap() }];
             facts.wants_keepalive = wants;
-            check(&facts)
-        };
-        let none = [("ssl_session_cache", "none"), ("ssl_session_tickets", "off")];
-        let remedy = |finding: Option<Finding>| {
-            finding.map(|finding| {
-                let remedy = &finding.remedies[0];
-                format!("{} {}", remedy.setting.full_name(), remedy.to.as_ref().unwrap())
+            check(&facts).map(|finding| {
+                let change = |remedy: &Remedy| {
+                    let to = remedy.to.as_ref().map_or(String::new(), |to| format!(" {to}"));
+                    format!("{}{to}", remedy.setting.full_name())
+                };
+                (finding.remedies.iter().map(change).collect::<Vec<_>>().join(", "), finding.summary)
             })
         };
+        let none = [("ssl_session_cache", "none"), ("ssl_session_tickets", "off")];
         let off = [("keepalive_timeout", "0")];
-        assert_eq!(remedy(of_nginx(&off, Some(true))).as_deref(), Some("nginx keepalive_timeout 75"));
-        let forgets = remedy(of_nginx(&none, Some(false)));
-        assert_eq!(forgets.as_deref(), Some("nginx ssl_session_cache shared:webdyno:10m"));
-        // Tickets are enough.
-        assert_eq!(remedy(of_nginx(&none[..1], Some(false))), None);
+        let cache = "nginx ssl_session_cache shared:webdyno:10m";
+        let both = format!("{cache}, nginx ssl_certificate");
+        let keep = "nginx keepalive_timeout 75";
+        let (ecdsa, rsa) = (Some("ECDSA P-256"), Some("RSA 2048"));
+        for (settings, key, wants_keepalive, remedies, words) in [
+            (&off[..], None, true, keep, "keepalive_timeout is 0"),
+            (&off, ecdsa, true, keep, ", with an ECDSA P-256 key. "),
+            (&none, None, false, cache, "the session cache and tickets are off"),
+            (&none, Some("RSA 4096"), false, both.as_str(), ", with an RSA key of 4096 bits. "),
+            // Tickets are enough for who returns, and all others need a signature.
+            (&none[..1], rsa, false, "nginx ssl_certificate", ", with an RSA key of 2048 bits. "),
+        ] {
+            let (found, summary) = of_nginx(settings, key, Some(wants_keepalive)).unwrap();
+            assert_eq!(found, remedies, "{settings:?} {key:?}");
+            assert!(summary.contains(words), "{summary}");
+        }
+        for (settings, key) in [(&none[..1], None), (&none, ecdsa)] {
+            assert_eq!(of_nginx(settings, key, Some(false)), None, "{settings:?} {key:?}");
+        }
     }
 
     #[test]

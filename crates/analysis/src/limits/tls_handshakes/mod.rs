@@ -12,9 +12,10 @@
 //! key, are no fault.
 //!
 //! ## What to do
-//! First `KeepAlive On`, with a timeout of a few seconds. Then sessions: `SSLSessionCache shmcb:...`, or tickets
-//! (`SSLSessionTickets on`). Then a certificate with a key on an elliptic curve (ECDSA P-256), beside the old one for clients
-//! that do not support it.
+//! First `KeepAlive On`, with a timeout of a few seconds (`keepalive_timeout` of nginx). Then sessions:
+//! `SSLSessionCache shmcb:...` (`ssl_session_cache shared:...`), or tickets (`SSLSessionTickets on`). Then a certificate with
+//! a key on an elliptic curve (ECDSA P-256), beside the old one for clients that do not support it: a second
+//! `SSLCertificateFile`, or `ssl_certificate`.
 //!
 //! ## By hand
 //! `openssl s_client -connect HOST:443 -reconnect </dev/null | grep -e New -e Reused`; `openssl speed rsa2048 ecdsap256`;
