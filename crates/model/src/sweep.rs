@@ -2,6 +2,7 @@
 //! makes of points that were measured elsewhere.
 
 use crate::environment::Environment;
+use crate::harm_guard::HarmCause;
 use crate::objective::Objective;
 use crate::setting::SettingId;
 use crate::workload::Workload;
@@ -165,6 +166,9 @@ pub struct SweepPoint {
     /// Why nothing was measured here: the server failed, or the value could not be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// The harm for which a load of it was stopped; `None` where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub harm: Option<HarmCause>,
 }
 
 /// The universal scalability law (Gunther): X(N) = lambda N / (1 + sigma (N-1) + kappa N (N-1)).
@@ -315,4 +319,21 @@ pub struct Interaction {
     pub ratio: f64,
     /// 95% interval of it; `None` without repeats.
     pub ci95: Option<[f64; 2]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A point of a recording of before `harm`, which is read as one that did none; of other points its key is left out.
+    #[test]
+    fn points_without_harm_are_read_and_written() {
+        let old = r#"{"value":40.0,"values":[40.0],"rate":null,"ci95":null,"p50_us":null,"p99_us":null,
+            "errors":3,"memory_bytes":null,"cpu_fraction":null,"failed":"the load was stopped: swapping: it swaps"}"#;
+        let mut point: SweepPoint = serde_json::from_str(old).unwrap();
+        assert_eq!((point.harm, point.errors), (None, Some(3)));
+        assert!(serde_json::to_value(&point).unwrap().get("harm").is_none());
+        point.harm = Some(HarmCause::OutOfMemory);
+        assert_eq!(serde_json::to_value(&point).unwrap()["harm"], "out_of_memory");
+    }
 }

@@ -1,12 +1,11 @@
 //! What is left out after a load that did harm: points that would do more.
 
-use super::points::did_harm;
 use webdyno_model::sweep::{KnobValue, SweepPoint};
 
 /// Whether a point lies beyond one that did harm: it differs from it only in knobs of which it has what is worse. `load_axes` says
 /// which knobs are of the load.
 pub(super) fn is_beyond_harm(values: &[KnobValue], loads: &[SweepPoint], load_axes: &[bool]) -> bool {
-    loads.iter().filter(|load| did_harm(load)).any(|harmful| {
+    loads.iter().filter(|load| load.harm.is_some()).any(|harmful| {
         let is_load = |axis: usize| load_axes.get(axis).is_some_and(|is_load| *is_load);
         let is_beyond = |axis: usize| {
             values[axis] == harmful.values[axis] || is_worse(axis, values, (harmful, loads), is_load(axis))

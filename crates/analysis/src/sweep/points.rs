@@ -11,8 +11,6 @@ use webdyno_model::sweep::{KnobValue, SweepLoad, SweepPoint};
 
 /// Fewer degrees of freedom say next to nothing of how far repeats lie apart.
 const FREEDOM_MIN: f64 = 3.0;
-/// What the reasons of loads that did harm begin with.
-pub(super) const STOPPED: &str = "the load was stopped: ";
 
 /// The point of one load alone. `before` are those that were measured: a quota that throttles at the same point again is how the server
 /// is.
@@ -25,7 +23,7 @@ pub fn load_point(
     let run = run_report(measurement)?;
     let facts = facts(measurement, Some(&run))?;
     let failed = match &measurement.harm_guard_trip {
-        Some(trip) => Some(format!("{STOPPED}{}: {}", trip.cause.name(), trip.text)),
+        Some(trip) => Some(format!("the load was stopped: {}: {}", trip.cause.name(), trip.text)),
         None if run.requests.completed == 0 => Some("no request succeeded".into()),
         None => None,
     };
@@ -57,12 +55,8 @@ pub fn load_point(
         }],
         missed: run.objectives.iter().find(|one| !one.met).map(|one| one.slo.clone()),
         failed,
+        harm: measurement.harm_guard_trip.as_ref().map(|trip| trip.cause),
     })
-}
-
-/// Whether a load did harm, and was stopped.
-pub(super) fn did_harm(point: &SweepPoint) -> bool {
-    point.failed.as_ref().is_some_and(|why| why.starts_with(STOPPED))
 }
 
 /// Whether a load counts.
@@ -135,6 +129,7 @@ fn merged(group: &[&SweepPoint], spread: Option<(f64, f64)>) -> SweepPoint {
         loads: group.iter().flat_map(|load| load.loads.clone()).collect(),
         missed: missed(&counted),
         failed: failed(group, counted.is_empty()),
+        harm: group.iter().rev().find_map(|load| load.harm),
     }
 }
 

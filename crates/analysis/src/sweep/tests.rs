@@ -5,6 +5,7 @@ use crate::scaling::curve;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
+use webdyno_model::harm_guard::HarmCause;
 use webdyno_model::objective::Objective;
 use webdyno_model::sweep::{Knob, KnobValue, SweepLoad, SweepPlan, SweepPoint};
 use webdyno_model::workload::Workload;
@@ -210,7 +211,8 @@ fn what_lies_beyond_harm_is_left_out() {
     let load = |value: f64| SweepPoint {
         values: vec![KnobValue::Number(value)],
         rate: Some(100.0),
-        failed: (value == 40.0).then(|| format!("{}it swaps", points::STOPPED)),
+        failed: (value == 40.0).then(|| "any words".into()),
+        harm: (value == 40.0).then_some(HarmCause::Swapping),
         ..SweepPoint::default()
     };
     for (is_load, harmless, left_out) in [

@@ -14,6 +14,7 @@ use crate::sweep::{Companion, SettingKnob, SweepKnob, SweepOrder, SweepTarget, r
 use std::collections::BTreeMap;
 use webdyno_analysis::sweep::{AxisValues, SweepOptions, combinations};
 use webdyno_model::environment::Environment;
+use webdyno_model::harm_guard::HarmCause;
 use webdyno_model::setting::SettingId;
 use webdyno_model::sweep::{
     CONTENT, Knob, KnobValue, NOT_FOLLOWED, PAGE_CACHE, PageCache, STORE, StudyPlan, SweepPlan, SweepPoint,
@@ -196,6 +197,8 @@ fn a_point_that_does_harm_is_marked_and_the_others_are_measured() {
     let report = swept(model, order("50,100,300", None, vec![])).0.unwrap();
     let failed: Vec<bool> = report.points.iter().map(|point| point.failed.is_some()).collect();
     assert_eq!(failed, [false, false, true], "{report:#?}");
+    let harm: Vec<_> = report.points.iter().map(|point| point.harm).collect();
+    assert_eq!(harm, [None, None, Some(HarmCause::OutOfMemory)], "{report:#?}");
     assert_ne!(report.choice, Some(300.0));
 }
 
