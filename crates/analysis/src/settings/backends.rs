@@ -100,6 +100,15 @@ pub(crate) fn program_name(service: &ServiceSnapshot) -> &str {
     file.filter(|_| service.service == UNKNOWN).unwrap_or(&service.service)
 }
 
+/// Services whose name in snapshots is not what users call them.
+const DISPLAY_NAMES: [(&str, &str); 3] =
+    [("apache", "Apache"), ("mariadb", "MariaDB"), ("php_fpm", "PHP-FPM")];
+
+/// What texts call a program of this name.
+pub(crate) fn display_name(program: &str) -> &str {
+    DISPLAY_NAMES.iter().find(|(name, _)| *name == program).map_or(program, |(_, shown)| shown)
+}
+
 /// What a program is called in snapshots that nobody knows more of.
 pub(crate) const UNKNOWN: &str = "unknown";
 
@@ -229,6 +238,12 @@ mod tests {
         let link = Link { by: "127.0.0.1:3306".into(), ..Link::default() };
         let topology = Topology { links: vec![link], ..Topology::default() };
         assert!(is_behind(&service("http://a/"), Some(&topology), "127.0.0.1:3306"));
+    }
+
+    #[test]
+    fn texts_call_a_service_as_its_users_do() {
+        let shown = ["apache", "php_fpm", "mariadb", "nginx", "gunicorn"].map(display_name);
+        assert_eq!(shown, ["Apache", "PHP-FPM", "MariaDB", "nginx", "gunicorn"]);
     }
 
     #[test]

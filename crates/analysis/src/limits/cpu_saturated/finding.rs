@@ -8,6 +8,7 @@ use crate::limits::cpu_saturated::{
 use crate::limits::cpu_stolen;
 use crate::resources::processors::CpuShortage;
 use crate::resources::{concurrency, memory_evidence, php_functions, processor_time, processors, workers};
+use crate::settings::backends;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
@@ -46,7 +47,7 @@ fn of_all_cores(facts: &Facts) -> Option<Finding> {
     }
     // What thrashes keeps the CPUs busy, too.
     let shortage = processors::cpu_shortage(facts).filter(|_| !memory_evidence::is_proven(facts))?;
-    let closed = opaque_program(facts);
+    let closed = opaque_program(facts).map(backends::display_name);
     let makes_errors = is_serving_errors(facts);
     let wait = shortage.wait.map_or(String::new(), |wait| {
         format!("; tasks waited for CPU {:.0}% of the time (PSI)", wait * 100.0)
@@ -281,7 +282,7 @@ mod tests {
             of_pool(&mut facts, "nginx", &[(FactId::backend_cpu_cores, 1.1)]);
             let finding = check(&facts).unwrap();
             assert_eq!(finding.confidence, confidence, "{statements:?}");
-            assert_eq!(finding.summary.contains("What mariadb uses its share for"), statements.is_none());
+            assert_eq!(finding.summary.contains("What MariaDB uses its share for"), statements.is_none());
         }
     }
 

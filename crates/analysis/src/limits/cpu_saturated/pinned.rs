@@ -44,7 +44,8 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::CpuSaturated.into(),
         summary: format!(
-            "CPU saturated: {program} may run on {} of the {} cores (CPU affinity or cpuset), and keeps {:.0}% of that busy.",
+            "CPU saturated: {} may run on {} of the {} cores (CPU affinity or cpuset), and keeps {:.0}% of that busy.",
+            backends::display_name(program),
             format_number(allowed),
             format_number(cores),
             (100.0 * used / allowed).min(100.0),
@@ -91,7 +92,7 @@ mod tests {
             (found.confidence, found.remedies[0].to.clone()),
             (CONFIDENCE, Some(SettingValue::Integer(2)))
         );
-        assert!(found.summary.contains("mariadb may run on 1 of the 2 cores"), "{}", found.summary);
+        assert!(found.summary.contains("MariaDB may run on 1 of the 2 cores"), "{}", found.summary);
         assert!(
             with(2.0, 1.0, 0.9).is_none() && with(1.0, 0.6, 0.9).is_none() && with(1.0, 0.99, 0.1).is_none()
         );

@@ -61,7 +61,8 @@ fn finding(facts: &Facts, of: &Throttled<'_>, usable: f64) -> Finding {
     Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
-            "{program} is throttled in {}% of periods, as the quota of {} core{} of its control group is used up ({} used). Requests wait for the next period.{idle}",
+            "{} is throttled in {}% of periods, as the quota of {} core{} of its control group is used up ({} used). Requests wait for the next period.{idle}",
+            backends::display_name(program),
             significant(of.periods_fraction.min(1.0) * 100.0, 2),
             format_number(of.quota),
             if of.quota == 1.0 { "" } else { "s" },
@@ -105,7 +106,7 @@ mod tests {
         let found = with(0.4, 57.0, 0.39).unwrap();
         assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE, Some(0.95)));
         assert!(
-            found.summary.contains("throttled in 95% of periods, as the quota of 0.4 cores"),
+            found.summary.starts_with("PHP-FPM is throttled in 95% of periods, as the quota of 0.4 cores"),
             "{}",
             found.summary
         );

@@ -128,8 +128,9 @@ fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> St
         ),
         FilesOwner::Backend(name) => {
             let value = |fact: FactId| facts.value_of(fact, name);
+            let program = backends::program_of(facts.topology.as_ref(), name);
             (
-                format!("the processes of {}", backends::program_of(facts.topology.as_ref(), name)),
+                format!("the processes of {}", backends::display_name(program)),
                 of(value(FactId::backend_open_files_max), value(FactId::backend_open_files_limit)),
             )
         }
@@ -306,7 +307,7 @@ mod tests {
         ];
         of_pool(&mut facts, "php_fpm", &values);
         let finding = check(&facts).unwrap();
-        assert!(finding.summary.contains("processes of php_fpm") && finding.summary.contains("1020 of 1024"));
+        assert!(finding.summary.contains("processes of PHP-FPM") && finding.summary.contains("1020 of 1024"));
         assert_eq!((finding.remedies[0].setting.target.name(), finding.confidence), ("php_fpm", 0.9));
     }
 

@@ -97,7 +97,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         id: LimitId::SingleThreadSaturated.into(),
         summary: format!(
             "{who} of {} {uses} {:.0}% of a core, while {others}: {} requests in flight wait for {what}.",
-            found.program,
+            backends::display_name(&found.program),
             found.fraction * 100.0,
             format_number(significant(in_flight, 3)),
         ),
