@@ -114,19 +114,22 @@ fn live_shortly(facts: &Facts) -> bool {
 }
 
 fn remedy(facts: &Facts, churn: &WorkerChurn) -> Remedy {
-    let leaks = facts.value(FactId::worker_growth_by_age_bytes).is_some_and(|bytes| bytes > 0.0);
-    let to = if leaks { CONNECTIONS_WITH_LEAK } else { 0 };
+    // Workers of one age, and those that live for a moment, tell nothing of growth.
+    let (to, why) = match facts.value(FactId::worker_growth_by_age_bytes) {
+        Some(bytes) if bytes > 0.0 => (
+            CONNECTIONS_WITH_LEAK,
+            "workers grow with age: this number bounds that, and processes end rarely",
+        ),
+        Some(_) => (0, "no memory growth of the workers observed"),
+        None => (0, "memory growth of the workers could not be observed"),
+    };
     Remedy {
         setting: SettingId::of_service("apache", "MaxConnectionsPerChild"),
         from: Some(SettingValue::Integer(churn.connections as i64)),
         to: Some(SettingValue::Integer(to)),
         class: ApplyClass::Reload,
         risk: "memory leaks of modules are no longer bounded: watch the workers' memory".into(),
-        why: if leaks {
-            "workers grow with age: this number bounds that, and processes end rarely".into()
-        } else {
-            "no memory growth of the workers observed".into()
-        },
+        why: why.into(),
         predicted: None,
         together_with: vec![],
     }
@@ -213,9 +216,14 @@ mod tests {
 
     #[test]
     fn a_leak_keeps_a_bound() {
-        for (growth, to) in [(f64::NAN, 0), (0.0, 0), (3e6, 10_000)] {
+        for (growth, to, why) in [
+            (f64::NAN, 0, "could not be observed"),
+            (0.0, 0, "no memory growth of the workers observed"),
+            (3e6, 10_000, "workers grow with age"),
+        ] {
             let remedy = with(&[(FactId::worker_growth_by_age_bytes, growth)], 3).unwrap().remedies.remove(0);
             assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{growth}");
+            assert!(remedy.why.contains(why), "{growth}: {}", remedy.why);
         }
     }
 }
