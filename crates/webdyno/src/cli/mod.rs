@@ -22,6 +22,7 @@ pub mod tree;
 pub mod usage;
 mod values;
 pub mod visits;
+mod without_load;
 pub mod workers;
 pub mod workload;
 
@@ -111,13 +112,14 @@ pub fn parse_words(words: Vec<OsString>) -> webdyno_model::Result<Command> {
     let shown: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let is_long = shown.iter().any(|word| ["--help", "help"].contains(&word.as_str()));
     let parsed = help::command(is_long).try_get_matches_from(words);
-    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.map(|cli| cli.command).map_err(|error| match error.kind() {
+    let parsed = parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => usage::usage_error(&error, &shown),
-    })
+    })?;
+    without_load::refuse_load_flags(&matches).map(|()| cli.command)
 }
 
 /// The commands.
