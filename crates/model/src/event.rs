@@ -284,7 +284,7 @@ pub enum EventBody {
         /// One line.
         text: String,
     },
-    /// The last event of a session that ended in order.
+    /// The last event of a session that ended in order. One whose results could not be written has two: the last one counts.
     SessionEnd {
         /// Exit code of the program.
         exit_code: u8,

@@ -11,7 +11,7 @@ use webdyno_model::sweep::SweepPoint;
 use webdyno_model::tune::{Goal, TuneReport, TuneState};
 use webdyno_model::{ErrorKind, Result, UserError};
 use webdyno_report::{ResultPaths, TextStyle};
-use webdyno_session::live::LiveSession;
+use webdyno_session::live::{EndedSession, LiveSession};
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
 
@@ -36,14 +36,9 @@ pub fn finish(
         Some(error) => error.exit_code(),
         None => exit_code(&View::of(session.recording())?.outcome, fail_on_fault),
     };
-    let recording = session.end(code, error.as_ref())?;
-    let displayed = write_outputs(&recording, &directory, &output.exports, style(output));
-    match error {
-        // An interrupted session shows what it has; that it was interrupted is known to who did it.
-        Some(error) if error.kind == ErrorKind::Interrupted => displayed.map(|()| code),
-        Some(error) => Err(error),
-        None => displayed.map(|()| code),
-    }
+    let ended = session.end(code, error.as_ref())?;
+    let displayed = write_outputs(&ended.recording, &directory, &output.exports, style(output));
+    conclude(ended, code, error, displayed)
 }
 
 /// The same of a session that only writes its readings, and remembers none.
@@ -59,12 +54,29 @@ pub fn finish_from_disk(
         Some(error) => error.exit_code(),
         None => exit_code(&View::of(&session.read_back()?)?.outcome, fail_on_fault),
     };
-    session.end(code, error.as_ref())?;
-    let recording = Recording::read(&directory)?;
-    let displayed = write_outputs(&recording, &directory, &output.exports, style(output));
-    match error {
-        Some(error) if error.kind != ErrorKind::Interrupted => Err(error),
-        _ => displayed.map(|()| code),
+    let ended = session.end(code, error.as_ref())?;
+    let displayed = Recording::read(&directory)
+        .and_then(|recording| write_outputs(&recording, &directory, &output.exports, style(output)));
+    conclude(ended, code, error, displayed)
+}
+
+/// What the program ends with: the error of the session, then that of its results, then the exit code. Where results that cannot be
+/// written change the exit code, the recording says so.
+pub fn conclude(
+    ended: EndedSession,
+    code: u8,
+    error: Option<UserError>,
+    displayed: Result<()>,
+) -> Result<u8> {
+    match (error, displayed) {
+        // An interrupted session shows what it has; that it was interrupted is known to who did it.
+        (Some(error), _) if error.kind != ErrorKind::Interrupted => Err(error),
+        (_, Ok(())) => Ok(code),
+        (_, Err(unwritten)) => {
+            // A disk that is full may have no room for that, either.
+            let _ = ended.amend(unwritten.exit_code(), format!("results are missing: {}", unwritten.message));
+            Err(unwritten)
+        }
     }
 }
 
@@ -263,11 +275,34 @@ mod tests {
 
     #[test]
     fn the_recording_of_a_check_ends_with_its_exit_code() {
-        let place = tempfile::tempdir().unwrap();
-        let directory = place.path().join("c");
-        let info = session_info("check", None, &[]);
-        let session = LiveSession::observe(&directory, info, Default::default(), Box::new(|_| {}), None);
-        let output = OutputArgs {
+        let interrupted = || Err(UserError::interrupted());
+        for (result, can_be_written, code) in [
+            // Nothing was read.
+            (Ok(()), true, NOT_MET),
+            (Ok(()), false, 1),
+            (interrupted(), true, 130),
+            (interrupted(), false, 1),
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            let directory = place.path().join("c");
+            let info = session_info("check", None, &[]);
+            let session = LiveSession::observe(&directory, info, Default::default(), Box::new(|_| {}), None);
+            if !can_be_written {
+                std::fs::create_dir(directory.join(HTML)).unwrap();
+            }
+            let is_interrupted = result.is_err();
+            let ended = finish_from_disk(session.unwrap(), result, &quiet(), true);
+            assert_eq!(ended.unwrap_or_else(|error| error.exit_code()), code);
+            let recording = Recording::read(&directory).unwrap();
+            let end = recording.end.map(|(recorded, error)| (recorded, error.is_some()));
+            assert_eq!(end, Some((code, is_interrupted)));
+            let names_it = |note: &String| note.contains(HTML);
+            assert_eq!(recording.notes.iter().any(names_it), !can_be_written, "{:?}", recording.notes);
+        }
+    }
+
+    fn quiet() -> OutputArgs {
+        OutputArgs {
             exports: ExportArgs::default(),
             live: Default::default(),
             out: None,
@@ -276,10 +311,7 @@ mod tests {
             color: ColorChoice::Never,
             no_tui: true,
             web: None,
-        };
-        // Nothing was read.
-        assert_eq!(finish_from_disk(session.unwrap(), Ok(()), &output, true), Ok(NOT_MET));
-        assert_eq!(Recording::read(&directory).unwrap().end, Some((NOT_MET, None)));
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ use webdyno_model::{Result, UserError};
 const DEPTH_MAX: usize = 4;
 /// The exit code of a session that somebody interrupted.
 const INTERRUPTED: u8 = 130;
+/// The exit code of one that ended in order, and whose results could not be written.
+const UNWRITTEN: u8 = 1;
 /// The exit code of one whose goal or objectives were not met.
 const NOT_MET: u8 = 3;
 
@@ -168,6 +170,8 @@ fn of_view(view: &View, recording: &Recording) -> SessionSummary {
     let title = limit.as_deref().and_then(limits::by_id).map(|limit| limit.title.to_owned());
     let error = match &view.end {
         SessionEnd::Failed(_, error) => Some(error.clone()),
+        // Its last note says which results are missing.
+        SessionEnd::Done(UNWRITTEN) => view.notes.last().cloned(),
         _ => None,
     };
     SessionSummary {
@@ -189,6 +193,8 @@ fn state(view: &View, run: Option<&RunReport>) -> &'static str {
         (SessionEnd::Torn, _) => "unfinished",
         (SessionEnd::Failed(INTERRUPTED, _), _) => "interrupted",
         (SessionEnd::Failed(..), _) => "failed",
+        // What a tuning did to the server counts more.
+        (SessionEnd::Done(UNWRITTEN), outcome) if !matches!(outcome, Outcome::Tune(_)) => "failed",
         _ if run.is_some_and(|run| !run.client.valid) => "invalid",
         (_, Outcome::Tune(tune)) => match tune.state {
             TuneState::Planned => "planned",

@@ -98,3 +98,18 @@ fn a_directory_that_is_none_of_sessions_is_an_error() {
     let missing = error(&folder.path().join("missing"));
     assert!(missing.exit_code() == 1 && missing.hint.is_some(), "{missing:?}");
 }
+
+/// Its log says at first that it was done.
+#[test]
+fn a_session_whose_results_could_not_be_written_has_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), "a", "2026-11-21T10:00:00Z", Some(0));
+    let log = folder.path().join("a").join(FILE_NAME);
+    let missing = "results are missing: cannot write x.csv";
+    let line = |seq, body| serde_json::to_string(&Event { v: VERSION, seq, t_us: seq, body }).unwrap() + "\n";
+    let more = line(3, EventBody::Note { text: missing.into() })
+        + &line(4, EventBody::SessionEnd { exit_code: 1, error: None });
+    std::fs::write(&log, std::fs::read_to_string(&log).unwrap() + &more).unwrap();
+    let found = history(folder.path(), |_| {}).unwrap().sessions.remove(0);
+    assert_eq!((found.state.as_str(), found.error.as_deref()), ("failed", Some(missing)));
+}

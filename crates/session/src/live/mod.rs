@@ -2,6 +2,7 @@
 
 mod capacity;
 mod changing;
+mod ended;
 mod generator;
 mod killed;
 mod loading;
@@ -17,6 +18,7 @@ mod target;
 
 pub use capacity::LiveCapacity;
 pub use changing::HostAnswer;
+pub use ended::EndedSession;
 pub use generator::{Generator, GeneratorEvent, LoadTask};
 pub use measured_part::LoadLength;
 pub use observing::{ObserveUntil, ObservedHosts};
@@ -226,9 +228,11 @@ impl LiveSession {
     }
 
     /// Writes the last event and gives what was recorded.
-    pub fn end(mut self, exit_code: u8, error: Option<&UserError>) -> Result<Recording> {
-        self.append(EventBody::SessionEnd { exit_code, error: error.map(ToString::to_string) })?;
+    pub fn end(mut self, exit_code: u8, error: Option<&UserError>) -> Result<EndedSession> {
+        let (ended_us, error) = (self.elapsed_us(), error.map(ToString::to_string));
+        self.append_at(ended_us, EventBody::SessionEnd { exit_code, error: error.clone() })?;
         self.log.flush()?;
-        Ok(self.recording)
+        self.log.remove_observers();
+        Ok(EndedSession { recording: self.recording, log: self.log, ended_us, error })
     }
 }

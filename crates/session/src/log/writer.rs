@@ -102,6 +102,11 @@ impl EventLog {
         self.watchers.push(watcher);
     }
 
+    /// Lets go of all who see events.
+    pub fn remove_observers(&mut self) {
+        self.watchers.clear();
+    }
+
     /// Appends one event. An error (a full disk) must end the session: what is not written was not measured.
     pub fn append(&mut self, t_us: u64, body: EventBody) -> Result<()> {
         // What is decided and done must be on disk before the next thing happens; readings may wait for their second.

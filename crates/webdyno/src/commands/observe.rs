@@ -69,12 +69,9 @@ fn end(session: LiveSession, result: Result<()>, until: ObserveUntil, arguments:
         other => other.err(),
     };
     let code = error.as_ref().map_or(0, UserError::exit_code);
-    session.end(code, error.as_ref())?;
+    let ended = session.end(code, error.as_ref())?;
     let displayed = write_observation(&directory, arguments);
-    match error {
-        Some(error) if error.kind != ErrorKind::Interrupted => Err(error),
-        _ => displayed.map(|()| code),
-    }
+    finish::conclude(ended, code, error, displayed)
 }
 
 fn write_observation(directory: &Path, arguments: &ObserveArgs) -> Result<()> {

@@ -38,11 +38,11 @@ pub fn resume(arguments: &ResumeArgs) -> Result<u8> {
         EndReason::Interrupted => finish::NOT_MET,
         _ => finish::exit_code(&View::of(session.recording())?.outcome, false),
     };
-    let recording = session.end(code, None)?;
+    let ended = session.end(code, None)?;
     drop(generator);
     let style = terminal::style(arguments.verbose, arguments.color);
-    finish::write_outputs(&recording, directory, &arguments.exports, style)?;
-    Ok(code)
+    let displayed = finish::write_outputs(&ended.recording, directory, &arguments.exports, style);
+    finish::conclude(ended, code, None, displayed)
 }
 
 /// Nothing that was kept is gone by an attempt that failed.

@@ -94,6 +94,8 @@ fn a_result_that_cannot_be_written_leaves_the_others_and_the_recording() {
     assert!(place.path("j.xml").exists());
     let again = run(place.webdyno().args(["report", "a", "--csv", "-"])).with_code(0);
     assert!(again.stdout.starts_with("load,"), "{}", again.stdout);
+    let listed = run(place.webdyno().args(["history", ".", "--json", "-"])).with_code(0).json();
+    assert_eq!(listed["sessions"][0]["state"], "failed", "{listed:#}");
 }
 
 #[test]
