@@ -398,8 +398,11 @@ mod tests {
 
     #[test]
     fn a_bounded_load_aborts_when_no_connection_succeeds() {
-        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let prepared = prepared(gone, Stop { duration_us: None, requests: Some(1_000_000) }, 2);
+        // Taken, and nobody listens: a port that is let go of may be given to another test's server.
+        let gone = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        gone.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let port = gone.local_addr().unwrap().as_socket().unwrap().port();
+        let prepared = prepared(port, Stop { duration_us: None, requests: Some(1_000_000) }, 2);
         let (mut started, mut ended) = (0, 0);
         let connection_abort = ConnectionAbort::after_seconds(&prepared.plan, 2);
         let end = run_with(&prepared, &Control::new(), (connection_abort, None), &mut |interval| {

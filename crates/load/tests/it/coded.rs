@@ -1,9 +1,10 @@
 //! A real Apache that compresses its pages (mod_deflate, mod_brotli) and redirects: what is expected of a page holds in
 //! every coding, while the bytes on the wire are counted.
 
+use crate::ports::free_port;
 use crate::server::{load, workload};
 use crate::skip::skip;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -29,7 +30,7 @@ impl Apache {
         std::fs::create_dir(root.join("folder")).unwrap();
         std::fs::write(root.join("page"), page).unwrap();
         std::fs::write(root.join("folder/index.html"), "in the folder").unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let load = |name: &str| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n");
         let modules: String =
             ["mpm_event", "authz_core", "dir", "filter", "deflate", "brotli"].map(load).concat();

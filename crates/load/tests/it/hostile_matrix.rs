@@ -2,6 +2,7 @@
 //! socket is left, and the healthy server is loaded as if nothing were wrong.
 
 use crate::hostile_cases::{Case, GOOD, Host, all};
+use crate::refusing::Refusing;
 use crate::server::{OK, Outcome, Server, Step, load, workload};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,12 +29,18 @@ struct Standing {
     address: SocketAddr,
     _server: Option<Server>,
     _listener: Option<TcpListener>,
+    _refusing: Option<Refusing>,
     _fillers: Vec<TcpStream>,
 }
 
 fn stand(host: Host) -> Standing {
-    let mut standing =
-        Standing { address: ([127, 0, 0, 1], 0).into(), _server: None, _listener: None, _fillers: vec![] };
+    let mut standing = Standing {
+        address: ([127, 0, 0, 1], 0).into(),
+        _server: None,
+        _listener: None,
+        _refusing: None,
+        _fillers: vec![],
+    };
     match host {
         Host::Script(script) => {
             let server = Server::start(script);
@@ -51,7 +58,9 @@ fn stand(host: Host) -> Standing {
             (standing._listener, standing._fillers) = (Some(listener), fillers);
         }
         Host::Gone => {
-            standing.address = TcpListener::bind(standing.address).unwrap().local_addr().unwrap();
+            let refusing = Refusing::start();
+            standing.address = refusing.address;
+            standing._refusing = Some(refusing);
         }
     }
     standing

@@ -29,7 +29,10 @@ fn assert_says(error: &UserError, message: &str, hint: &str) {
 
 #[test]
 fn a_port_that_nobody_listens_on_refuses_at_once() {
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Taken, so that no other test is given it; but what is connected has no ear for others, and they are refused (udp(7)).
+    let [deaf, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    deaf.connect(other.local_addr().unwrap()).unwrap();
+    let port = deaf.local_addr().unwrap().port();
     let refused = load_of(port, 6);
     assert_says(&probed(&refused), &format!("nothing listens on UDP port {port}"), "leave --http3 out");
     let errors = load(&refused).errors();

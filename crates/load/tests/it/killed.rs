@@ -1,9 +1,10 @@
 //! A real server that is killed and started again, twice, under full load. apache2(8), kill(2).
 
 use crate::hostile_matrix::sockets_to;
+use crate::ports::free_port;
 use crate::server::{Outcome, load_with, workload};
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -50,7 +51,7 @@ impl Apache {
     fn start() -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let path = root.path().display();
         let user = if rustix::process::geteuid().is_root() { "User www-data\nGroup www-data\n" } else { "" };
         let conf = format!(

@@ -16,11 +16,14 @@ mod http3;
 mod keepalive;
 mod killed;
 mod network;
+#[path = "../../../host/tests/it/ports.rs"]
+mod ports;
 mod probing;
 mod proxy;
 mod redirects;
 #[path = "../../examples/reference/server.rs"]
 mod reference;
+mod refusing;
 mod secure;
 mod server;
 #[path = "../../../host/tests/it/skip.rs"]

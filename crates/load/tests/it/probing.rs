@@ -1,5 +1,6 @@
 //! The one request before a load.
 
+use crate::refusing::Refusing;
 use crate::server::{OK, Server, Step, workload};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -34,10 +35,8 @@ fn a_server_is_seen_with_its_name() {
 
 #[test]
 fn nothing_listens_there() {
-    let address = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
+    let refusing = Refusing::start();
+    let address = refusing.address;
     let told = probe_of(&format!("http://{address}/")).unwrap_err();
     assert_eq!(told.message, format!("cannot connect to {address}: connection refused"));
     assert!(told.hint.unwrap().starts_with("nothing listens there; "));

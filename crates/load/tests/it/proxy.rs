@@ -1,5 +1,6 @@
 //! Loads through a proxy of HTTP: tunnels for TLS and HTTP/2, whole URLs for plain HTTP, and proxies that do neither.
 
+use crate::refusing::Refusing;
 use crate::secure::{Authority, Secure, read_request, responding, response_of};
 use crate::server::{OK, Server, Step, load, workload};
 use std::io::{Read, Write};
@@ -156,7 +157,8 @@ fn proxies_that_make_no_tunnel_are_told_apart() {
 
 #[test]
 fn an_unreachable_proxy_is_named() {
-    let gone = Server::start(vec![]).address;
+    let refusing = Refusing::start();
+    let gone = refusing.address;
     for url in ["https://host.invalid/", "http://host.invalid/"] {
         let load_of = through(workload(url), &format!("http://me:s3cret@{gone}"));
         let error = probe(&mut prepare(&load_of).unwrap()).unwrap_err();

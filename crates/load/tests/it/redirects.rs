@@ -1,5 +1,6 @@
 //! Redirects between real servers: the load goes where the probe has been.
 
+use crate::refusing::Refusing;
 use crate::secure::{Authority, Secure};
 use crate::server::{OK, Server, Step, load, load_prepared, workload};
 use std::io::{Read, Write};
@@ -44,7 +45,8 @@ fn a_chain_over_three_servers_is_followed() {
 
 #[test]
 fn a_redirect_to_a_dead_server_is_reported_with_both_ends() {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let refusing = Refusing::start();
+    let gone = refusing.address;
     let first = redirecting(&format!("http://{gone}/"));
     let told = probe(&mut prepare(&following(&first.url(), 2)).unwrap()).unwrap_err();
     let by = first.url();

@@ -1,5 +1,6 @@
 //! Loads over TLS, against a server by rustls: what is counted, what is refused, and how failures are reported.
 
+use crate::ports::free_port;
 use crate::secure::{Authority, Identity, Secure, Stream, closing, read_request, responding, response_of};
 use crate::server::{OK, Outcome, load, workload};
 use std::io::{Read, Write};
@@ -500,7 +501,7 @@ fn nginx(authority: &Authority, identity: &Identity) -> Option<Nginx> {
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("large"), vec![b'x'; LARGE]).unwrap();
     std::fs::write(folder.join("index.html"), "ok").unwrap();
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
     let shown = folder.display();
     let (certificate, key) = (identity.certificate_file.display(), identity.key_file.display());
     // The workers of root are nobody, who may not read a folder of the test's.

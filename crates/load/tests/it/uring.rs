@@ -1,6 +1,7 @@
 //! The engine over io_uring (`--io uring`), where the kernel allows it: connections live, fail and end as over epoll. io_uring(7).
 
 use crate::endings;
+use crate::refusing::Refusing;
 use crate::secure::{Authority, Secure, responding};
 use crate::server::{OK, Server, Step, load, workload};
 use crate::skip::skip;
@@ -76,8 +77,8 @@ fn failures_are_of_the_same_classes() {
         let outcome = load(&load_of);
         assert_eq!((outcome.failed(), class(&outcome.errors())), (6, 6), "{:?}", outcome.errors());
     }
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let Some(load_of) = uring(&format!("http://{gone}/"), 6, |_| {}) else { return };
+    let gone = Refusing::start();
+    let Some(load_of) = uring(&format!("http://{}/", gone.address), 6, |_| {}) else { return };
     assert_eq!(load(&load_of).errors().connect_refused, 6);
 }
 

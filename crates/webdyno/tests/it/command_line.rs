@@ -1,5 +1,6 @@
 //! Wrong input of every kind: one clear line, a hint, the right exit code, nothing left behind.
 
+use crate::refusing::Refusing;
 use crate::support::{Place, Server, can_mount, read_json, run, skip};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
@@ -67,11 +68,11 @@ fn numbers_below_0_are_told_as_such() {
 #[test]
 fn urls_that_cannot_be_loaded_are_told() {
     let place = Place::new();
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let gone = Refusing::start();
     let ssh = Server::answering("SSH-2.0-OpenSSH_9.2\r\n");
     for command in ["run", "diagnose", "tune"] {
         let try_url = |url: &str| run(place.webdyno().args([command, url]));
-        try_url(&format!("http://127.0.0.1:{gone}/"))
+        try_url(&format!("http://{}/", gone.address))
             .with_code(1)
             .assert_error("connection refused", "hint:");
         try_url(&ssh.url()).with_code(1).assert_error("HTTP", "hint:");

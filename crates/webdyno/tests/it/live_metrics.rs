@@ -1,6 +1,7 @@
 //! What others are given of a session while it goes on: scrapes for Prometheus, and pushes to an OpenTelemetry collector.
 
 use crate::ports::free_port;
+use crate::refusing::Refusing;
 use crate::support::{Ended, Place, Server, run, shared_turn};
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
@@ -232,8 +233,9 @@ fn with_collector(url: &str, flags: &[&str]) -> (Ended, Duration) {
 #[test]
 fn a_collector_that_is_away_costs_one_warning() {
     let _turn = shared_turn();
+    let away = Refusing::start();
     for flags in [&[][..], &["-q"]] {
-        let (ended, took) = with_collector(&format!("http://127.0.0.1:{}", free_port()), flags);
+        let (ended, took) = with_collector(&format!("http://{}", away.address), flags);
         assert_eq!(ended.stderr.matches("does not take metrics").count(), 1, "{}", ended.stderr);
         assert!(ended.stdout.contains("Throughput") && took < Duration::from_secs(10), "{took:?}");
     }

@@ -50,6 +50,8 @@ mod proposals;
 mod proxy;
 mod quickstart;
 mod recordings;
+#[path = "../../../load/tests/it/refusing.rs"]
+mod refusing;
 mod secrets;
 mod serving;
 mod several_hosts;

@@ -227,7 +227,17 @@ pub(crate) fn main_process(parents: &BTreeMap<u32, u32>) -> Option<u32> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::net::TcpListener;
+    use rustix::net::{AddressFamily, SocketType};
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+    use std::os::fd::OwnedFd;
+
+    /// A port that stays taken, though nobody listens: one that is let go of may be given to another test's listener.
+    fn silent_port() -> (u16, OwnedFd) {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = SocketAddrV4::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+        (address.port(), socket)
+    }
 
     fn check(parents: &[(u32, u32)], expected: Option<u32>) {
         assert_eq!(main_process(&parents.iter().copied().collect()), expected, "{parents:?}");
@@ -259,7 +269,7 @@ mod tests {
         assert_eq!((found.main_pid, found.port), (std::process::id(), address.port()));
         assert_eq!(found.addresses, [address.ip()]);
         assert!(found.executable.is_some() && !found.arguments.is_empty(), "{found:?}");
-        let other = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let (other, _silent) = silent_port();
         assert!(listens(std::process::id(), address.port()) && !listens(std::process::id(), other));
         assert!(!listens(u32::MAX, address.port()), "a process that is not there");
     }
@@ -273,9 +283,7 @@ mod tests {
 
     #[test]
     fn a_port_without_listener_is_told() {
-        let socket = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = socket.local_addr().unwrap().port();
-        drop(socket);
+        let (port, _silent) = silent_port();
         let error = listener(port).unwrap_err();
         assert_eq!(error.message, format!("nothing listens on port {port} on this machine"));
         assert!(error.hint.unwrap().contains("ss -ltnp"));

@@ -1,9 +1,10 @@
 //! An ssh server of a test's own: keys, configuration and temporary folder in one place, on a port of its own. `ssh` in
 //! front of the PATH is the system's with a configuration of this place, as ssh looks for the user's where passwd says.
 
+use crate::ports::free_port;
 use crate::support::wait_until;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -66,7 +67,7 @@ impl Sshd {
                 .status();
             assert!(made.unwrap().success());
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let fill = |text: &str| {
             text.replace("@PORT", &port.to_string()).replace("@FOLDER", &folder.path().display().to_string())
         };

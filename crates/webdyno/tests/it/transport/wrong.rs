@@ -2,6 +2,7 @@
 
 use super::sshd::{Sshd, program as script};
 use super::{diagnose, exec, obstacle, program, start};
+use crate::refusing::Refusing;
 use crate::support::{Place, run, shared_turn, skip};
 use std::fs;
 use webdyno_model::UserError;
@@ -20,12 +21,16 @@ fn what_keeps_ssh_from_a_server_is_told() {
         return skip(why);
     }
     let (place, sshd) = (Place::new(), Sshd::start());
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = Refusing::start();
     for (server, message, hint) in [
         ("ssh://refused", "the host takes none of our keys", "ssh-copy-id refused"),
         ("ssh://stranger", "the key of the host is not known", "`ssh stranger` shows it"),
         ("ssh://no.such.host.invalid", "the name of the host is not known", "getent hosts"),
-        (&format!("ssh://web1:{}", closed.port()), "nothing there takes ssh connections", "is sshd running"),
+        (
+            &format!("ssh://web1:{}", closed.address.port()),
+            "nothing there takes ssh connections",
+            "is sshd running",
+        ),
         ("ssh://nobody@web1", "the user may not log in there", "ssh://USER@web1"),
     ] {
         run(&mut diagnose(&place, &sshd, 1, &["--for", "1s", "--server", server]))
