@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::manual_remedy::{manual, sysctl};
+use crate::limits::manual_remedy::{manual, raised_sysctl};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::setting::SettingId;
@@ -105,15 +105,15 @@ fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
             format_number(counts_s),
             format_number(life_s)
         );
-        all.push(sysctl(SETTING, limit, wanted, &risk(wanted), why));
+        all.push(raised_sysctl(SETTING, limit, wanted, &risk(wanted), &why));
         let buckets = facts.value(FactId::conntrack_buckets);
         if buckets.is_some_and(|buckets| wanted > ENTRIES_PER_BUCKET * buckets) {
-            all.push(sysctl(
+            all.push(raised_sysctl(
                 "net.netfilter.nf_conntrack_buckets",
                 buckets,
                 (wanted / ENTRIES_PER_BUCKET).log2().ceil().exp2(),
                 "8 bytes of memory per bucket; the table is rebuilt once",
-                "a larger table needs more buckets for fast lookups".into(),
+                "a larger table needs more buckets for fast lookups",
             ));
         }
     }
@@ -220,6 +220,11 @@ mod tests {
         assert_eq!(size(&trickle), Some(131_072.0));
         // Entries that live for longer need more places.
         assert_eq!(size(&[(FactId::conntrack_closed_life_s, 240.0)]), Some(360_000.0));
+        // A table that is not seen may have more places than that.
+        assert_eq!(
+            size(&[(FactId::conntrack_full_fraction, UNKNOWN), (FactId::conntrack_limit, UNKNOWN)]),
+            None
+        );
         // Those that live for 3 s count until they are found to be over.
         assert_eq!(
             size(&[(FactId::conntrack_closed_life_s, 3.0), (FactId::conntrack_limit, 1000.0)]),

@@ -2,10 +2,10 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::raised_sysctl;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
-use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
 /// A core that is so busy has no time left.
@@ -88,15 +88,13 @@ fn remedies(dropped: Option<f64>) -> Vec<Remedy> {
         ),
     ];
     if dropped.is_some() {
-        all.push(Remedy {
-            setting: SettingId::sysctl("net.core.netdev_max_backlog"),
-            to: Some(SettingValue::Integer(10_000)),
-            ..manual(
-                "net.core.netdev_max_backlog",
-                "packets wait longer instead of being lost",
-                "packets are dropped before they are processed: ten times the default holds a burst",
-            )
-        });
+        all.push(raised_sysctl(
+            "net.core.netdev_max_backlog",
+            None,
+            10_000.0,
+            "packets wait longer instead of being lost",
+            "packets are dropped before they are processed: ten times the default holds a burst",
+        ));
     }
     all
 }
@@ -123,7 +121,9 @@ mod tests {
         assert_eq!((finding.confidence, finding.remedies.len()), (0.9, 2));
         assert_eq!(of(&[(0.3, 0.02), (1.0, 0.97)], &[]).unwrap().confidence, 0.75);
         let dropped = of(&[(0.3, 0.02), (1.0, 0.97)], &[(FactId::packets_dropped_per_s, 500.0)]).unwrap();
-        assert_eq!(dropped.remedies[2].setting.name, "net.core.netdev_max_backlog");
+        let backlog = &dropped.remedies[2];
+        // Nobody read how large it is: on some machines far larger.
+        assert_eq!((backlog.setting.name.as_str(), &backlog.to), ("net.core.netdev_max_backlog", &None));
     }
 
     #[test]

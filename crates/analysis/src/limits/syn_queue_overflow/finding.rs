@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::manual_remedy::{manual, sysctl};
+use crate::limits::manual_remedy::{manual, raised_sysctl, sysctl};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::SettingValue;
@@ -121,14 +121,17 @@ fn remedies(facts: &Facts, half_open: Option<f64>, binds: &FullList) -> Vec<Reme
             "twice the half-open connections: the backlog is limited by the accept queue, so net.core.somaxconn has to be as large, too",
         )
     };
-    let backlog = sysctl(
+    // It is too small whatever was seen of its use.
+    let limit = facts.value(FactId::syn_backlog_limit);
+    let backlog = raised_sysctl(
         "net.ipv4.tcp_max_syn_backlog",
-        facts.value(FactId::syn_backlog_limit),
-        wanted,
+        limit,
+        wanted.max(2.0 * limit.unwrap_or(0.0)),
         "some hundred bytes of kernel memory each",
-        "twice the half-open connections; the backlog is also limited by the accept queue, so ListenBacklog and \
-         net.core.somaxconn have to be as large, with a restart"
-            .into(),
+        &format!(
+            "twice the half-open connections; the backlog is also limited by the accept queue, so {setting} and \
+             net.core.somaxconn have to be as large, with a restart"
+        ),
     );
     all.push(if matches!(binds, FullList::AcceptQueue(_)) { queue } else { backlog });
     all.push(manual(
@@ -181,10 +184,20 @@ mod tests {
 
     #[test]
     fn cookies_come_first_and_the_list_is_never_longer_than_the_queue() {
-        let remedies = check(&facts(HALF_OPEN, &[])).unwrap().remedies;
+        let known = [(FactId::syn_backlog_limit, 128.0)];
+        let remedies = check(&facts(&[HALF_OPEN, &known].concat(), &[])).unwrap().remedies;
         let settings: Vec<_> = remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["net.ipv4.tcp_syncookies", "net.ipv4.tcp_max_syn_backlog", "path"]);
         assert_eq!(remedies[1].to.as_ref().and_then(|to| to.number()), Some(1024.0));
+    }
+
+    #[test]
+    fn a_list_is_never_made_shorter() {
+        for (limit, to) in [(4096.0, Some(8192.0)), (256.0, Some(1024.0)), (f64::NAN, None)] {
+            let changes = [(FactId::syn_backlog_limit, limit), (FactId::half_open_max, f64::NAN)];
+            let finding = check(&facts(&with_changes(HALF_OPEN, &changes), &[])).unwrap();
+            assert_eq!(finding.remedies[1].to.as_ref().and_then(SettingValue::number), to, "{limit}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::Limit;
 use crate::limits::LimitId;
-use crate::limits::manual_remedy::sysctl;
+use crate::limits::manual_remedy::raised_sysctl;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 
@@ -34,12 +34,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(&fact_ids! {
             time_wait_overflows, time_wait_overflows_per_s, time_wait_limit, time_wait_mean,
         }),
-        remedies: vec![sysctl(
+        remedies: vec![raised_sysctl(
             "net.ipv4.tcp_max_tw_buckets",
             kept,
             (1.5 * closed_per_s * LIFE_S).max(4096.0).log2().ceil().exp2(),
             "about 250 bytes of kernel memory each; takes effect at once; no performance gain",
-            format!(
+            &format!(
                 "1.5 times the {} closed per second, times the {LIFE_S:.0} seconds that each is kept",
                 format_number(closed_per_s)
             ),
@@ -65,6 +65,9 @@ mod tests {
         let ids: Vec<_> = all.iter().map(|finding| finding.id.as_str()).collect();
         assert_eq!(ids, ["cpu-saturated", "time-wait-overflow"]);
         assert_eq!(all[1].remedies[0].to.as_ref().and_then(|to| to.number()), Some(8192.0));
+        // Of a table whose size is not known no size is the larger one.
+        let unknown = check(&facts(&[&overflows[..1], &queued[..]].concat(), &[])).unwrap();
+        assert_eq!(unknown.remedies[0].to, None);
         let rare = [(FactId::time_wait_overflows_per_s, 0.2)];
         assert!(check(&facts(&[&rare[..], &queued[..]].concat(), &[])).is_none());
     }
