@@ -44,10 +44,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let open =
         half_open.map_or(String::new(), |open| format!(" ({} half-open connections)", format_number(open)));
     let binds = FullList::of(facts, noticed(FactId::syn_queue_drops).is_some());
+    let cookies = match cookies_mode(facts, &binds) {
+        Some(_) => "SYN cookies would avoid this, but are off.",
+        None => "SYN cookies avoid this; whether they are on could not be read.",
+    };
     Some(Finding {
         id: LimitId::SynQueueOverflow.into(),
         summary: format!(
-            "SYN backlog full{open}: {} SYNs dropped, of all senders.{} SYN cookies would avoid this, but are off.",
+            "SYN backlog full{open}: {} SYNs dropped, of all senders.{} {cookies}",
             format_number(dropped),
             binds.to_text()
         ),
@@ -92,10 +96,16 @@ impl FullList {
     }
 }
 
+/// What `net.ipv4.tcp_syncookies` is. The kernel drops SYNs for a full accept queue only where it sends no cookies.
+fn cookies_mode(facts: &Facts, binds: &FullList) -> Option<f64> {
+    let is_off = matches!(binds, FullList::AcceptQueue(_));
+    facts.value(FactId::syn_cookies_mode).or(is_off.then_some(0.0))
+}
+
 fn remedies(facts: &Facts, half_open: Option<f64>, binds: &FullList) -> Vec<Remedy> {
     let mut all = vec![sysctl(
         "net.ipv4.tcp_syncookies",
-        Some(facts.value(FactId::syn_cookies_mode).unwrap_or(0.0)),
+        cookies_mode(facts, binds),
         1.0,
         "new connections lose some TCP options while the backlog is full; takes effect at once",
         "with cookies a full backlog does no harm: the kernel keeps no state, and all clients that reply connect"
@@ -189,6 +199,20 @@ mod tests {
         let settings: Vec<_> = remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["net.ipv4.tcp_syncookies", "net.ipv4.tcp_max_syn_backlog", "path"]);
         assert_eq!(remedies[1].to.as_ref().and_then(|to| to.number()), Some(1024.0));
+    }
+
+    #[test]
+    fn cookies_are_off_where_that_is_known() {
+        for (changes, is_off) in [
+            (&[][..], false),
+            (&[(FactId::syn_cookies_mode, 0.0)], true),
+            (&[(FactId::syn_queue_drops, 300.0)], true),
+        ] {
+            let finding = check(&facts(&with_changes(HALF_OPEN, changes), &[])).unwrap();
+            let summary = &finding.summary;
+            assert_eq!(summary.ends_with("would avoid this, but are off."), is_off, "{summary}");
+            assert_eq!(finding.remedies[0].from, is_off.then_some(SettingValue::Integer(0)), "{changes:?}");
+        }
     }
 
     #[test]
