@@ -49,8 +49,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     };
     let limit = available.map_or(String::new(), |ports| format!(" (limit {})", format_number(ports)));
     let to = full.map_or(limit, |((to, used), ports)| {
+        let waits = if mostly_waits(facts, to) == Some(true) { ", mostly in TIME_WAIT" } else { "" };
         let [used, ports] = [used, ports].map(format_number);
-        format!(": {used} of {ports} in use towards {to}, mostly in TIME_WAIT")
+        format!(": {used} of {ports} in use towards {to}{waits}")
     });
     let refused = reported.map_or(String::new(), |reported| {
         format!(" EADDRNOTAVAIL (99) logged {} times.", format_number(reported))
@@ -58,8 +59,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::EphemeralPortsExhausted.into(),
         summary: format!(
-            "Local ports to the backend exhausted{to}.{refused} Requests that need a new connection fail at once, while \
-             the backend is idle."
+            "Local ports to the backend exhausted{to}.{refused} Requests that need a new connection fail at once, \
+             whatever the backend could do."
         ),
         confidence,
         // What fails for lack of a port is all that it costs.
@@ -134,11 +135,17 @@ fn is_own(to: &str) -> bool {
     to.starts_with("127.") || to.starts_with("[::1]")
 }
 
+/// Whether most of the ports in use towards it wait for the end of their minute; `None` where that was not read.
+fn mostly_waits(facts: &Facts, to: &str) -> Option<bool> {
+    let waiting = facts.value_of(FactId::ports_time_wait_max, to)?;
+    Some(waiting >= WAITING_FRACTION_MIN * facts.value_of(FactId::ports_used_max, to)?)
+}
+
 /// Ports in TIME_WAIT that are used again after a second (ip-sysctl.rst: 2, the kernel's own value, does so over loopback only).
 fn ports_used_again(facts: &Facts, to: &str) -> Option<Remedy> {
     let mode = facts.value(FactId::ahead_ports_reuse_mode)?;
     let waiting = facts.value_of(FactId::ports_time_wait_max, to)?;
-    let is_waiting = waiting >= WAITING_FRACTION_MIN * facts.value_of(FactId::ports_used_max, to)?;
+    let is_waiting = mostly_waits(facts, to)?;
     let is_off = mode == 0.0 || (mode == 2.0 && !is_own(to));
     (is_waiting && is_off).then(|| Remedy {
         from: Some(SettingValue::Integer(mode as i64)),
@@ -220,8 +227,12 @@ mod tests {
             let known = [(FactId::ports_available, 400.0), (FactId::no_port_messages, 900.0), mode];
             let known: Vec<_> = known.into_iter().filter(|(_, value)| value.is_finite()).collect();
             let used = [(FactId::ports_used_max, to, 400.0), (FactId::ports_time_wait_max, to, waiting)];
-            let remedies = check(&facts_of_several(&known, &used)).unwrap().remedies;
-            let found = remedies.iter().find(|one| one.setting.name == REUSE).map(|one| one.to.clone());
+            let finding = check(&facts_of_several(&known, &used)).unwrap();
+            let waits =
+                finding.summary.contains("in use towards") && finding.summary.contains("mostly in TIME_WAIT");
+            assert_eq!(waits, waiting == 390.0, "{}", finding.summary);
+            let found =
+                finding.remedies.iter().find(|one| one.setting.name == REUSE).map(|one| one.to.clone());
             assert_eq!(found, expected.then_some(Some(SettingValue::Integer(1))), "{to} {waiting}");
         }
     }
@@ -229,7 +240,8 @@ mod tests {
     #[test]
     fn kept_connections_come_before_a_wider_range() {
         let finding = check(&observed(900.0, 400.0, 0.9)).unwrap();
-        assert!(finding.summary.contains("400 of 400 in use towards 10.0.0.2:80"), "{}", finding.summary);
+        // What the ports are in use for was not read.
+        assert!(finding.summary.contains("400 of 400 in use towards 10.0.0.2:80. "), "{}", finding.summary);
         let settings: Vec<_> = finding.remedies.iter().map(|remedy| remedy.setting.name.as_str()).collect();
         assert_eq!(settings, ["disablereuse", "net.ipv4.ip_local_port_range", "unix socket"]);
         assert_eq!(finding.remedies[1].to, Some(SettingValue::Text("1024 65535".into())));
