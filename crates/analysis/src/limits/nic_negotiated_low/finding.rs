@@ -21,7 +21,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let speed = of(FactId::nic_sent_limit_bits_per_s)?;
     let supported = of(FactId::nic_supported_bits_per_s);
     let half = of(FactId::nic_full_duplex) == Some(0.0);
-    let duplex = if half { " in half duplex" } else { "" };
+    let (duplex, used, ways) = match both_ways(facts, &link).filter(|_| half) {
+        Some(used) => (" in half duplex", used, ", both directions together"),
+        None => (if half { " in half duplex" } else { "" }, of(names.fraction).unwrap_or(0.0), ""),
+    };
     let could = supported.filter(|supported| *supported > speed);
     let could = could.map_or(String::new(), |could| format!(" (supported: {})", format_number(could / 1e6)));
     let partner = of(FactId::nic_partner_bits_per_s).map_or(String::new(), |partner| {
@@ -35,10 +38,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::NicNegotiatedLow.into(),
         summary: format!(
-            "Interface {} runs at {} Mbit/s{duplex}{could} and is {:.0}% used; responses wait for it.{partner}",
+            "Interface {} runs at {} Mbit/s{duplex}{could} and is {:.0}% used{ways}; responses wait for it.{partner}",
             network_saturated::finding::link_name(&link),
             format_number(speed / 1e6),
-            of(names.fraction).unwrap_or(0.0) * 100.0,
+            used * 100.0,
         ),
         confidence: 0.95,
         explains_fraction: Some(EXPLAINS),
@@ -73,14 +76,15 @@ fn full_slow_link(facts: &Facts) -> Option<(String, &'static LinkFacts)> {
         }
     }
     let half = facts.each(FactId::nic_full_duplex).filter(|(_, full)| *full == 0.0);
-    let both = |link: &str| {
-        Some(
-            facts.value_of(FactId::nic_sent_fraction, link)?
-                + facts.value_of(FactId::nic_received_fraction, link)?,
-        )
-    };
-    let full = half.filter(|(link, _)| both(link).is_some_and(|share| share >= HALF_DUPLEX_FRACTION_MIN));
+    let full = half
+        .filter(|(link, _)| both_ways(facts, link).is_some_and(|share| share >= HALF_DUPLEX_FRACTION_MIN));
     full.map(|(link, _)| (link.to_owned(), &NIC_SENT)).next()
+}
+
+/// The share of a link that both directions use together, as they have to take turns in half duplex.
+fn both_ways(facts: &Facts, link: &str) -> Option<f64> {
+    let of = |name: FactId| facts.value_of(name, link);
+    Some(of(FactId::nic_sent_fraction)? + of(FactId::nic_received_fraction)?)
 }
 
 #[cfg(test)]
@@ -111,6 +115,15 @@ mod tests {
         let text = "Interface eth0 runs at 100 Mbit/s (supported: 1000) and is 97% used; responses wait for it. Its link \
                     partner (a switch) advertises no more: 100 Mbit/s.";
         assert_eq!(all[0].summary, text);
+    }
+
+    #[test]
+    fn in_half_duplex_both_directions_count() {
+        let summary = check(&link(0.6, 1e8, 0.0)).unwrap().summary;
+        assert!(
+            summary.contains("100 Mbit/s in half duplex and is 65% used, both directions together;"),
+            "{summary}"
+        );
     }
 
     #[test]
