@@ -22,6 +22,8 @@ const BUSY_FRACTION_MIN: f64 = 0.85;
 const DEFAULT_SIZE: f64 = 256.0;
 /// The price of a thread is known to a third.
 const PREDICTION_ERROR: f64 = 0.2;
+/// From this share on that is more than all that is left.
+const PREDICTED_SHARE_MAX: f64 = 0.8;
 
 /// Fires when threads are created for most connections, and that saturates the CPUs.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -63,18 +65,24 @@ fn setting(facts: &Facts, name: &str) -> Option<f64> {
 }
 
 fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
-    let used = facts.value(FactId::db_connections_used_max).unwrap_or(0.0);
+    let used = facts.value(FactId::db_connections_used_max);
     let most = facts.value(FactId::db_connections_limit).or_else(|| setting(facts, "max_connections"));
     let most = most.unwrap_or(f64::MAX);
-    let to = DEFAULT_SIZE.max(used).min(most);
-    let rate = facts.value(FactId::rate).map(|rate| rate / (1.0 - share));
+    let to = DEFAULT_SIZE.max(used.unwrap_or(0.0)).min(most);
+    let rate = facts.value(FactId::rate).filter(|_| share < PREDICTED_SHARE_MAX);
+    let rate = rate.map(|rate| rate / (1.0 - share));
+    let why = match used.map(format_number) {
+        Some(used) if to > DEFAULT_SIZE => format!("{used} were connected at once: a thread for each"),
+        Some(used) => format!("MariaDB's own default; at most {used} were connected at once"),
+        None => "MariaDB's own default".to_owned(),
+    };
     (cache.is_none_or(|cache| cache < to)).then(|| Remedy {
         setting: SettingId::of_service("mariadb", "thread_cache_size"),
         from: cache.map(|cache| SettingValue::Integer(cache as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,
         risk: "some hundred kB of memory per cached thread".into(),
-        why: format!("MariaDB's own default; at most {} were connected at once", format_number(used)),
+        why,
         predicted: rate.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR)),
         together_with: vec![],
     })
@@ -83,23 +91,50 @@ fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
+
+    const CHURN: [(FactId, f64); 9] = [
+        (FactId::db_threads_created_per_s, 13_200.0),
+        (FactId::db_connections_per_s, 13_200.0),
+        (FactId::db_thread_cache_limit, 0.0),
+        (FactId::db_connections_used_max, 33.0),
+        (FactId::db_connections_limit, 151.0),
+        (FactId::db_cpu_cores, 1.2),
+        (FactId::cpu_busy_fraction, 1.0),
+        (FactId::cores, 2.0),
+        (FactId::rate, 800.0),
+    ];
+
+    fn changed(changes: &[(FactId, f64)]) -> Option<Finding> {
+        check(&facts(&with_changes(&CHURN, changes), &[]))
+    }
 
     fn with(created: f64, opened: f64, busy: f64) -> Option<Finding> {
-        check(&facts(
-            &[
-                (FactId::db_threads_created_per_s, created),
-                (FactId::db_connections_per_s, opened),
-                (FactId::db_thread_cache_limit, 0.0),
-                (FactId::db_connections_used_max, 33.0),
-                (FactId::db_connections_limit, 151.0),
-                (FactId::db_cpu_cores, 1.2),
-                (FactId::cpu_busy_fraction, busy),
-                (FactId::cores, 2.0),
-                (FactId::rate, 800.0),
-            ],
-            &[],
-        ))
+        changed(&[
+            (FactId::db_threads_created_per_s, created),
+            (FactId::db_connections_per_s, opened),
+            (FactId::cpu_busy_fraction, busy),
+        ])
+    }
+
+    #[test]
+    fn the_reason_is_what_is_known() {
+        for (used, limit, to, why) in [
+            (33.0, 151.0, 151, "MariaDB's own default; at most 33 were connected at once"),
+            (f64::NAN, 151.0, 151, "MariaDB's own default"),
+            (400.0, 1000.0, 400, "400 were connected at once: a thread for each"),
+        ] {
+            let changes = [(FactId::db_connections_used_max, used), (FactId::db_connections_limit, limit)];
+            let remedy = changed(&changes).unwrap().remedies.remove(0);
+            assert_eq!((remedy.to, remedy.why.as_str()), (Some(SettingValue::Integer(to)), why));
+        }
+    }
+
+    #[test]
+    fn no_gain_is_predicted_of_what_takes_nearly_all() {
+        let nearly_all = [(FactId::db_threads_created_per_s, 40_000.0), (FactId::db_cpu_cores, 2.0)];
+        let found = changed(&nearly_all).unwrap();
+        assert_eq!((found.explains_fraction, &found.remedies[0].predicted), (Some(1.0), &None));
     }
 
     #[test]
