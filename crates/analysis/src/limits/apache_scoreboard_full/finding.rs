@@ -89,8 +89,18 @@ fn stopping_processes(facts: &Facts, threads: f64) -> Option<f64> {
 fn remedy(facts: &Facts, full: &FullScoreboard) -> Remedy {
     let needed =
         (facts.setting("MaxRequestWorkers").unwrap_or(1.0) / facts.threads_per_process()).ceil().max(1.0);
-    let stopping = full.stopping.unwrap_or(0.0);
-    let to = (HEADROOM * needed).max(needed + HEADROOM * stopping).max(full.places + 1.0).ceil();
+    let for_stopping = full.stopping.map_or(0.0, |stopping| needed + HEADROOM * stopping);
+    let to = (HEADROOM * needed).max(for_stopping).max(full.places + 1.0).ceil();
+    let room = match full.stopping {
+        Some(stopping) => {
+            format!(
+                "50% more, or 1.5 times the stopping ones ({}), whichever is more",
+                format_number(stopping)
+            )
+        }
+        None => "50% more, and more than there are, for those that are stopping: how many could not be read"
+            .to_owned(),
+    };
     Remedy {
         setting: SettingId::of_service("apache", "ServerLimit"),
         from: Some(SettingValue::Integer(full.places as i64)),
@@ -98,11 +108,7 @@ fn remedy(facts: &Facts, full: &FullScoreboard) -> Remedy {
         class: ApplyClass::Restart,
         risk: "a restart aborts requests in the stopping processes; more processes after each reload need memory"
             .into(),
-        why: format!(
-            "MaxRequestWorkers needs {} processes; 50% more, or 1.5 times the stopping ones ({}), whichever is more",
-            format_number(needed),
-            format_number(stopping)
-        ),
+        why: format!("MaxRequestWorkers needs {} processes; {room}", format_number(needed)),
         predicted: None,
         together_with: vec![],
     }
@@ -150,9 +156,14 @@ mod tests {
 
     #[test]
     fn there_is_room_for_those_that_end_slowly() {
-        for (stopping, to) in [(1.0, 6), (3.0, 9)] {
+        for (stopping, to, why) in [
+            (1.0, 6, "the stopping ones (1)"),
+            (3.0, 9, "the stopping ones (3)"),
+            (f64::NAN, 6, "how many could not be read"),
+        ] {
             let remedy = with(&[(FactId::processes_stopping_mean, stopping)]).unwrap().remedies.remove(0);
             assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{stopping}");
+            assert!(remedy.why.contains(why), "{}", remedy.why);
         }
     }
 }
