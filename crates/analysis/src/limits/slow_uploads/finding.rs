@@ -34,8 +34,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "Clients that send slowly hold the workers: all {} {} busy{}, {} requests wait. On {} connections a request comes in second by second and nothing is sent{each}.",
             format_number(pool.workers),
             pool.words,
-            facts
-                .value(FactId::service_cpu_cores)
+            pool.cores
                 .map_or(String::new(), |cores| format!(" but using only {} cores", format_number(cores))),
             format_number(pool.queue),
             format_number(receiving),
@@ -56,6 +55,8 @@ struct HeldPool {
     words: &'static str,
     workers: f64,
     queue: f64,
+    /// What they use of the processors, where that is known of them.
+    cores: Option<f64>,
     explains: Option<f64>,
 }
 
@@ -63,7 +64,8 @@ impl HeldPool {
     fn of_apache(facts: &Facts) -> Option<Self> {
         let (proof, queue) = (workers::limit_proof(facts)?, noticed_queue(facts)?);
         let explains = workers::accept_queue_share(facts, queue);
-        Some(Self { words: "workers", workers: proof.workers, queue, explains })
+        let cores = facts.value(FactId::service_cpu_cores);
+        Some(Self { words: "workers", workers: proof.workers, queue, cores, explains })
     }
 
     fn of_fpm(facts: &Facts) -> Option<Self> {
@@ -71,7 +73,9 @@ impl HeldPool {
         let full = pools.filter_map(|(pool, queue)| FullPool::of_pool(facts, pool, queue));
         let pool = full.max_by(|a, b| a.queue.total_cmp(&b.queue))?;
         let explains = pool.explains(facts).map(|share| significant(share, 3));
-        Some(Self { words: "children of PHP-FPM", workers: pool.processes?, queue: pool.queue, explains })
+        // The service's own are those of the proxy.
+        let (words, queue) = ("children of PHP-FPM", pool.queue);
+        Some(Self { words, workers: pool.processes?, queue, cores: None, explains })
     }
 }
 
@@ -151,6 +155,7 @@ mod tests {
             (FactId::receiving_connections_mean, 4.0),
             (FactId::in_flight_mean, 20.0),
             (FactId::cpu_busy_fraction, 0.1),
+            (FactId::service_cpu_cores, 0.02),
         ];
         let mut facts = facts(&base, &[]);
         facts.service.as_mut().unwrap().service = "nginx".into();
@@ -163,7 +168,12 @@ mod tests {
         ];
         of_pool(&mut facts, "www", &pool);
         let found = check(&facts).unwrap();
-        assert!(found.summary.contains("all 5 children of PHP-FPM busy"), "{}", found.summary);
+        // The processor time that is known is nginx's.
+        assert!(
+            found.summary.contains("all 5 children of PHP-FPM busy, 14 requests wait"),
+            "{}",
+            found.summary
+        );
         assert_eq!(found.remedies[0].setting.full_name(), "nginx fastcgi_request_buffering");
     }
 }
