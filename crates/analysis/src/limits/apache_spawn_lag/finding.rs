@@ -138,7 +138,9 @@ fn remedy(facts: &Facts, grew: &WorkerGrowth, queue: f64) -> Option<Remedy> {
         setting: SettingId::of_service("apache", setting),
         to: SettingValue::Integer(to as i64),
     };
+    // Neither is lowered.
     let more = (2.0 * to).max(facts.setting(most).unwrap_or(0.0));
+    let start = start.max(facts.setting("StartServers").unwrap_or(0.0));
     (to >= 1.0 && from.is_none_or(|from| to > from)).then(|| Remedy {
         setting: SettingId::of_service("apache", spare),
         from: from.map(|from| SettingValue::Integer(from as i64)),
@@ -174,9 +176,11 @@ mod tests {
         (FactId::group_cpu_cores, 0.5),
     ];
 
+    const SETTINGS: [(&str, i64); 3] =
+        [("MaxRequestWorkers", 150), ("MinSpareServers", 1), ("MaxSpareServers", 10)];
+
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
-        let values = with_changes(RUSH, changes);
-        check(&facts(&values, &[("MaxRequestWorkers", 150), ("MinSpareServers", 1), ("MaxSpareServers", 10)]))
+        check(&facts(&with_changes(RUSH, changes), &SETTINGS))
     }
 
     #[test]
@@ -214,6 +218,15 @@ mod tests {
         ] {
             assert_eq!(with(&changes).map(|finding| finding.confidence), confidence, "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_larger_already_is_not_lowered() {
+        let larger = [("StartServers", 60), ("MaxSpareServers", 100)];
+        let settings = [&SETTINGS[..2], &larger].concat();
+        let remedy = check(&facts(RUSH, &settings)).unwrap().remedies.remove(0);
+        let together: Vec<_> = remedy.together_with.into_iter().map(|change| change.to).collect();
+        assert_eq!(together, [SettingValue::Integer(60), SettingValue::Integer(100)]);
     }
 
     #[test]

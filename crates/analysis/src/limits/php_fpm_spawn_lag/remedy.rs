@@ -28,7 +28,11 @@ pub(super) fn remedy(facts: &Facts, pool: &SpawningPool<'_>) -> Remedy {
     }
     // What memory holds bounds them, where it is known; that of those that ran it held.
     let wanted = fits.map_or(pool.most, |fits| pool.most.min(fits)).max(1.0);
-    let why = format!("as many idle children as this load needed ({})", format_number(pool.most));
+    let needed = format!("as many idle children as this load needed ({})", format_number(pool.most));
+    let why = match wanted < pool.most {
+        true => format!("memory holds no more; {needed} would be better"),
+        false => needed,
+    };
     let is_dynamic = pool.mode == "dynamic";
     let mode = SettingChange { setting: setting("pm"), to: SettingValue::Text("dynamic".into()) };
     let together = (!is_dynamic).then_some(mode).into_iter().chain([
@@ -102,6 +106,15 @@ mod tests {
                 "pm dynamic, pm.start_servers 45, pm.max_spare_servers 80".to_owned()
             )
         );
+        // Half of each is swapped out.
+        let swapped = [(FactId::pool_swap_mean_bytes, 10e6)];
+        let load = [(FactId::memory_available_min_bytes, 2e8)];
+        let bounded = with(&swapped, &load, "dynamic").unwrap().remedies.remove(0);
+        assert!(
+            bounded.to.as_ref().and_then(SettingValue::number).is_some_and(|to| to < 45.0),
+            "{bounded:?}"
+        );
+        assert!(bounded.why.starts_with("memory holds no more; as many"), "{}", bounded.why);
         let risk = with(&[], &[], "dynamic").unwrap().remedies.remove(0).risk;
         assert!(risk.starts_with("450 MB of memory for 45 children, also while idle"), "{risk}");
     }
