@@ -29,6 +29,9 @@ const SIGN_US: [(&str, f64); 6] = [
 const SIGN_SMALL_US: f64 = 40.0;
 /// The share of the service's work that handshakes which need not be must cost.
 const SHARE_MIN: f64 = 0.2;
+/// The same where they only have to be allowed to keep their connections: a word in the configuration.
+const SHARE_MIN_KEPT: f64 = 0.1;
+const CONFIDENCE_SMALL: f64 = 0.7;
 const FULL_FRACTION_MIN: f64 = 0.85;
 const CONFIDENCE_SAMPLED: f64 = 0.75;
 /// Requests on a kept connection, as a share: with more of them handshakes are few.
@@ -48,6 +51,8 @@ struct Handshakes {
 /// What could be done about them, and the share of the work that it would save.
 struct HandshakeSaving {
     share: f64,
+    /// A smaller share is not worth it.
+    share_min: f64,
     words: String,
     remedies: Vec<Remedy>,
     confidence: f64,
@@ -64,7 +69,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     let handshakes = handshakes(facts, service)?;
     let best = savings(facts, service, &handshakes, work.as_ref());
-    let saving = best.filter(|saving| saving.share >= SHARE_MIN)?;
+    let saving = best.filter(|saving| saving.share >= saving.share_min)?;
     let resumed =
         handshakes.resumed.map_or(String::new(), |resumed| format!(" ({:.0}% resumed)", resumed * 100.0));
     let requests = facts.ended_per_s().or(facts.value(FactId::server_requests_per_s));
@@ -142,25 +147,13 @@ fn savings(
         share if share >= 0.5 => 0.9,
         _ => 0.8,
     };
-    let mut remedies = vec![];
     if !server.keeps && facts.wants_keepalive != Some(false) {
-        // Even if all of them resume a session, they could be saved.
-        let each_us = handshake_us(facts);
         // Of samples what is cryptography counts; a connection costs the kernel besides.
         let connection = sampled
             .and(work)
             .map_or(0.0, |work| of.per_s * request_cost::connection_us(facts) / 1e6 / work.cores);
-        let at_least = (share(each_us) + connection).min(0.95);
-        let share = (share(each_us + signed * of.sign_us) + connection).min(0.95);
-        let confidence = match facts.wants_keepalive {
-            Some(_) => certain(share),
-            None if at_least >= SHARE_MIN => 0.7,
-            None => 0.5,
-        };
-        remedies.push(server.keep_alive());
-        remedies.extend(cheaper_handshake_remedies(&server, of, forgets));
-        let words = format!("Each request uses a new connection, as {}.", server.off_words());
-        return Some(HandshakeSaving { share, words, remedies, confidence });
+        let share = |us: f64| (share(us) + connection).min(0.95);
+        return Some(saving_of_kept(facts, &server, of, share, certain));
     }
     // Connections that are wanted, allowed and still not kept have another reason.
     if facts.wants_keepalive == Some(true) {
@@ -172,14 +165,50 @@ fn savings(
     if 1.0 - signed >= RESUMED_NEARLY_ALL {
         return None;
     }
-    remedies.extend(cheaper_handshake_remedies(&server, of, forgets && !knows));
+    let remedies = cheaper_handshake_remedies(&server, of, forgets && !knows);
     let words = match forgets {
         _ if knows => words_of_some(signed),
         true => "No session is resumed: the session cache and tickets are off.".to_owned(),
         false => "Sessions are not resumed, so each needs a signature.".to_owned(),
     };
     let words = format!("{words} A signature takes about {}.", format_time(of.sign_us));
-    (!remedies.is_empty()).then(|| HandshakeSaving { share, words, remedies, confidence: certain(share) })
+    let confidence = certain(share);
+    (!remedies.is_empty()).then(|| HandshakeSaving {
+        share,
+        share_min: SHARE_MIN,
+        words,
+        remedies,
+        confidence,
+    })
+}
+
+/// Of connections that clients would keep, and the server does not.
+fn saving_of_kept(
+    facts: &Facts,
+    server: &TlsSettings,
+    of: &Handshakes,
+    share: impl Fn(f64) -> f64,
+    certain: impl Fn(f64) -> f64,
+) -> HandshakeSaving {
+    // Even if all of them resume a session, they could be saved.
+    let at_least = share(handshake_us(facts));
+    let signed = 1.0 - of.resumed.unwrap_or(0.5);
+    let share = share(handshake_us(facts) + signed * of.sign_us);
+    let confidence = match facts.wants_keepalive {
+        Some(_) if share < SHARE_MIN => CONFIDENCE_SMALL.min(certain(share)),
+        Some(_) => certain(share),
+        None if at_least >= SHARE_MIN => 0.7,
+        None => 0.5,
+    };
+    let mut remedies = vec![server.keep_alive()];
+    remedies.extend(cheaper_handshake_remedies(server, of, server.forgets));
+    HandshakeSaving {
+        share,
+        share_min: if facts.wants_keepalive.is_some() { SHARE_MIN_KEPT } else { SHARE_MIN },
+        words: format!("Each request uses a new connection, as {}.", server.off_words()),
+        remedies,
+        confidence,
+    }
 }
 
 fn words_of_some(signed: f64) -> String {
@@ -451,6 +480,12 @@ mod tests {
         assert_eq!(remedy.together_with[0].to, SettingValue::Integer(3));
         // Nobody wants to keep them, and all are recognised.
         assert!(with(changes, &off, Some(false)).is_none());
+        // A tenth of the work is worth a word in the configuration.
+        let at_rate = |per_s: f64| {
+            let changes = [(FactId::tls_resumed_fraction, 1.0), (FactId::tls_handshakes_per_s, per_s)];
+            with(&changes, &off, Some(true)).map(|finding| finding.confidence)
+        };
+        assert_eq!([1_000.0, 500.0, 200.0].map(at_rate), [Some(0.8), Some(0.7), None]);
         // They are wanted and allowed: that they are not kept has another reason.
         assert!(with(&[], &[&FORGETS[..], &[LARGE]].concat(), Some(true)).is_none());
     }
