@@ -104,7 +104,7 @@ mod tests {
     fn what_the_server_itself_saw_again_is_its_own_firewall() {
         let on_server: Vec<_> = LOST
             .into_iter()
-            .filter(|(fact, _)| !matches!(fact, FactId::connecting_fraction | FactId::connect_time_p99_us))
+            .filter(|(fact, _)| ![FactId::connecting_fraction, FactId::connect_time_p99_us].contains(fact))
             .collect();
         let finding = check(&facts(&on_server, &[])).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.8, None));
