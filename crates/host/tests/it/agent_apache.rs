@@ -5,6 +5,7 @@
 
 use crate::agent::Session;
 use crate::apache::server::{MODULES, Server, apache_is_installed};
+use crate::skip::needs;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -81,9 +82,7 @@ fn workers(server: &Server) -> Option<f64> {
 
 #[test]
 fn a_reload_and_a_restart_are_put_back_when_the_tool_is_gone() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let (state, original) = (tempfile::tempdir().unwrap(), files(&server.path("")));
@@ -128,9 +127,7 @@ fn a_reload_and_a_restart_are_put_back_when_the_tool_is_gone() {
 /// and a parameter within a line of the site.
 #[test]
 fn a_rollback_after_everything_was_killed_brings_the_service_back() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let event = "StartServers 1\nThreadsPerChild 30\nMaxRequestWorkers 30\n";
     let of_apache = |name: &str| SettingId::of_service("apache", name);
     for (mpm, mpm_conf, setting) in [

@@ -7,6 +7,7 @@
 mod parts;
 pub mod server;
 
+use crate::skip::needs;
 use server::{MODULES, Server, apache_is_installed};
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,9 +45,7 @@ const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    Mi
 
 #[test]
 fn more_workers_within_server_limit_take_a_reload() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let before = server.snapshot();
@@ -97,9 +96,7 @@ fn takes_a_reload(server: &Server, before: &ServiceSnapshot, control: &Control) 
 
 #[test]
 fn a_higher_server_limit_takes_a_restart() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let before = server.snapshot();
@@ -140,9 +137,7 @@ fn a_higher_server_limit_takes_a_restart() {
 
 #[test]
 fn a_stopped_server_starts_again_as_it_was() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let control = server.snapshot().control.unwrap();
@@ -160,9 +155,7 @@ fn a_stopped_server_starts_again_as_it_was() {
 
 #[test]
 fn a_killed_server_starts_again_past_its_orphans() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let control = server.snapshot().control.unwrap();
@@ -183,9 +176,7 @@ fn a_killed_server_starts_again_past_its_orphans() {
 
 #[test]
 fn what_a_supervisor_runs_is_not_restarted() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let mut snapshot = server.snapshot();
@@ -202,9 +193,7 @@ fn what_a_supervisor_runs_is_not_restarted() {
 
 #[test]
 fn wishes_that_cannot_come_true_are_refused() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     let late = "<IfModule mpm_prefork_module>\nMaxSpareServers 4\n</IfModule>\n";
     server.write("sites-enabled/zzzz.conf", late);
@@ -227,9 +216,7 @@ fn wishes_that_cannot_come_true_are_refused() {
 
 #[test]
 fn a_broken_configuration_is_not_valid() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let control = server.snapshot().control.unwrap();
@@ -251,9 +238,7 @@ fn a_broken_configuration_is_not_valid() {
 
 #[test]
 fn threaded_servers_show_their_workers_and_refuse_odd_numbers() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     for mpm in ["event", "worker"] {
         let conf = "StartServers 1\nThreadsPerChild 4\nThreadLimit 8\nServerLimit 4\nMinSpareThreads 4\nMaxSpareThreads 8\n\
                     MaxRequestWorkers 10\n";
@@ -287,9 +272,7 @@ fn threaded_servers_show_their_workers_and_refuse_odd_numbers() {
 
 #[test]
 fn a_server_without_status_page_says_what_to_add() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     fs::remove_file(server.path("mods-enabled/status.conf")).unwrap();
     fs::remove_file(server.path("mods-enabled/status.load")).unwrap();
@@ -354,9 +337,7 @@ fn agrees_with_apache(server: &Server, defines: &[&str]) -> Evaluation {
 
 #[test]
 fn the_evaluator_reads_what_apache_reads() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("event", "<IfModule event.c>\nMaxRequestWorkers 50\n</IfModule>\n");
     let ours = agrees_with_apache(&server, &[]);
     assert_eq!(ours.global(&["MaxRequestWorkers"]).unwrap().arguments, "50");

@@ -10,6 +10,7 @@ mod sections;
 mod snapshot;
 
 use crate::apache::server::{EXECUTABLE, MODULES, apache_is_installed};
+use crate::skip::needs;
 use generated::Random;
 use std::collections::BTreeMap;
 use std::fs;
@@ -249,9 +250,7 @@ fn red_hat() -> Tree {
 
 #[test]
 fn trees_of_distributions_are_read_as_apache_reads_them() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let debian = debian();
     debian.agrees();
     let warnings = debian.evaluate().warnings;
@@ -266,9 +265,7 @@ fn trees_of_distributions_are_read_as_apache_reads_them() {
 
 #[test]
 fn generated_configurations_are_read_as_apache_reads_them() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     for seed in 0..generated::COUNT {
         let mut tree = Tree::new("httpd.conf");
         let mut random = Random::new(seed);

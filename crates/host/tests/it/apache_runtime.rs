@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::apache::server::{MODULES, Server, apache_is_installed};
-use crate::skip::skip;
+use crate::skip::{needs, skip};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -67,9 +67,7 @@ fn reload(server: &Server) {
 
 #[test]
 fn workers_that_are_all_held_are_told_by_the_log_and_the_page_that_does_not_come() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server =
         Server::debian("prefork", "StartServers 2\nMinSpareServers 2\nMaxRequestWorkers 2\nServerLimit 2\n");
     server.start();
@@ -103,9 +101,7 @@ fn workers_that_are_all_held_are_told_by_the_log_and_the_page_that_does_not_come
 
 #[test]
 fn a_log_that_is_rotated_and_cut_while_it_is_followed_loses_nothing() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", "StartServers 1\n");
     server.start();
     let target = target(&server);
@@ -126,9 +122,7 @@ fn a_log_that_is_rotated_and_cut_while_it_is_followed_loses_nothing() {
 
 /// A status page that is not to be had is told with what helps.
 fn check_page(status_conf: &str, why: &str, how: &str) {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("event", "StartServers 1\n");
     server.write("mods-enabled/status.conf", status_conf);
     let load = |name: &str| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n");
@@ -173,9 +167,7 @@ fn a_page_that_redirects_is_told() {
 
 #[test]
 fn the_processes_of_event_are_read_from_its_page() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("event", "StartServers 2\nThreadsPerChild 5\nMaxRequestWorkers 10\n");
     server.start();
     let target = target(&server);
@@ -202,9 +194,7 @@ fn the_processes_of_event_are_read_from_its_page() {
 
 #[test]
 fn short_lives_of_workers_are_seen() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let conf = "StartServers 6\nMinSpareServers 6\nMaxSpareServers 9\nMaxRequestWorkers 12\nMaxConnectionsPerChild 5\n";
     let server = Server::debian("prefork", conf);
     server.start();
@@ -242,9 +232,7 @@ fn settle(log: &Path) {
 
 #[test]
 fn requests_are_counted_by_the_access_log_of_the_site() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", "StartServers 2\n");
     let load = |name: &str| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n");
     // Compiled in by Debian, a module elsewhere.
@@ -283,9 +271,7 @@ fn requests_are_counted_by_the_access_log_of_the_site() {
 
 #[test]
 fn a_handler_that_leaks_shows_as_growth() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let perl = Path::new(MODULES).join("mod_perl.so");
     if !perl.exists() {
         assert!(std::env::var_os("CI").is_none(), "apt-get install libapache2-mod-perl2");

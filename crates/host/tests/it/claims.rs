@@ -6,7 +6,7 @@
 
 use crate::apache::server::{Server, apache_is_installed};
 use crate::fake::{FakeServer, PORT};
-use crate::skip::skip;
+use crate::skip::needs;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
@@ -45,9 +45,7 @@ fn apply(server: &Server, port: u16, changer: &mut Changer) -> Result<Applied> {
 
 #[test]
 fn a_second_port_is_no_way_to_a_service_that_is_being_tuned() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     let second_port = crate::ports::free_port();
     server
@@ -103,9 +101,7 @@ fn two_tuners_never_meet_on_a_service_whatever_their_state_directories() {
 /// Anybody may hold a name. That keeps a tuner from a change, and nobody from undoing one.
 #[test]
 fn a_stranger_with_the_name_of_a_service_keeps_nobody_from_undoing() {
-    if !rustix::process::geteuid().is_root() {
-        return skip("only root can start a process of another user");
-    }
+    needs!(rustix::process::geteuid().is_root(), "only root can start a process of another user");
     let (folder, server) = FakeServer::fresh();
     let original = server.picture();
     let plan = server.plan(&[("a.conf", "Workers 20\n")], ApplyClass::Reload);

@@ -8,7 +8,7 @@ mod reading;
 mod stack;
 
 use crate::apache::server::{Server, apache_is_installed};
-use crate::skip::skip;
+use crate::skip::{needs, skip};
 use stack::{Stack, get, until};
 use std::sync::atomic::{AtomicBool, Ordering};
 use webdyno_host::agent::host::Host;
@@ -77,9 +77,7 @@ fn whom_a_site_talks_to_is_found() {
     if let Ok(order) = std::env::var(reading::OBSERVER) {
         return reading::observe(&order);
     }
-    if !can_run() {
-        return;
-    }
+    needs!(can_run());
     let stack = Stack::start();
     let port = stack.apache.port;
     let (apache, fpm, db, store) =

@@ -6,7 +6,7 @@
 
 use crate::fake::{FakeServer, PORT, empty_folder};
 use crate::mounts::can_mount;
-use crate::skip::skip;
+use crate::skip::needs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -35,9 +35,7 @@ fn on_a_full_disk_nothing_half_done_stays() {
         command.args(["--mount", "--propagation", "private"]);
         command
     };
-    if !can_mount() {
-        return skip("a small disk cannot be mounted here");
-    }
+    needs!(can_mount(), "a small disk cannot be mounted here");
     for name in ["state", "etc"] {
         let folder = empty_folder();
         let test = "full_disk::on_a_full_disk_nothing_half_done_stays";

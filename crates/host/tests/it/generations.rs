@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::apache::server::{Server, apache_is_installed};
+use crate::skip::needs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -44,9 +45,7 @@ fn fixture() -> Fixture {
 
 #[test]
 fn a_reload_waits_for_the_old_generation() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let Fixture { server, mut changer, _state } = fixture();
     let held = hold(&server);
     let release = std::thread::spawn(move || {
@@ -71,9 +70,7 @@ fn a_reload_waits_for_the_old_generation() {
 
 #[test]
 fn a_reload_says_when_the_old_generation_stays() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let Fixture { server, mut changer, _state } = fixture();
     let held = hold(&server);
     let lines = changer.revert(0, false).unwrap().lines;

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::apache::server::{Server, apache_is_installed};
+use crate::skip::needs;
 use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -48,9 +49,7 @@ fn an_apache_that_is_started_again_has_nothing_of_the_guardian() {
         };
         std::process::exit(i32::from(serve(input, output, options).is_err()));
     }
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", PREFORK);
     server.start();
     let folder = tempfile::tempdir().unwrap();
@@ -179,9 +178,7 @@ fn a_tool_that_hangs_or_dies_is_reverted_within_30_s() {
         std::thread::sleep(Duration::from_secs(120));
         std::process::exit(1);
     }
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     std::thread::scope(|scope| {
         let stopped = scope.spawn(|| time_to_revert_after(Signal::STOP));
         let killed = scope.spawn(|| time_to_revert_after(Signal::KILL));

@@ -7,7 +7,7 @@
 use crate::agent::Session;
 use crate::apache::server::{MODULES, Server, apache_is_installed};
 use crate::fake::{FakeServer, PORT};
-use crate::skip::skip;
+use crate::skip::{needs, skip};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -195,9 +195,7 @@ fn a_kill_within_the_limit_of_a_stranger_is_not_ours() {
     end(shell);
     let message = std::fs::read_link("/proc/self/ns/cgroup").unwrap().as_os_str() == "cgroup:[4026531835]"
         && std::fs::File::open("/dev/kmsg").is_ok();
-    if !message {
-        return skip("the kernel log cannot be read here");
-    }
+    needs!(message, "the kernel log cannot be read here");
     assert_eq!(source.read().0.oom_kills_count, before);
 }
 
@@ -206,9 +204,7 @@ fn a_kill_within_the_limit_of_a_stranger_is_not_ours() {
 fn stalls_of_the_services_group_are_read() {
     let _turn = turn();
     let Some(group) = LimitedGroup::new("stalled") else { return };
-    if !group.unified.join("memory.pressure").exists() {
-        return skip("this kernel tells no pressure of groups");
-    }
+    needs!(group.unified.join("memory.pressure").exists(), "this kernel tells no pressure of groups");
     let mut shell = group.shell();
     let mut source = MemorySource::of(Some(shell.id()));
     let before = source.read().1.memory_full_us.unwrap();
@@ -296,9 +292,7 @@ fn logs_of(server: &Server) -> AccessLogs {
 #[test]
 fn errors_of_other_clients_pull_it_and_our_own_do_not() {
     let _turn = turn();
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = apache(COMBINED);
     let (watch, pulled) = watch(server.pid(), logs_of(&server));
     assert_eq!(watch.begin(&site(server.port)), []);
@@ -315,9 +309,7 @@ fn errors_of_other_clients_pull_it_and_our_own_do_not() {
 #[test]
 fn without_a_user_agent_in_the_log_the_address_tells_or_the_signal_is_missing() {
     let _turn = turn();
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = apache(r#"%h %l %u %t \"%r\" %>s %O"#);
     let (watch, pulled) = watch(server.pid(), logs_of(&server));
     // Elsewhere nobody knows which address the load comes from.
@@ -334,9 +326,7 @@ fn without_a_user_agent_in_the_log_the_address_tells_or_the_signal_is_missing() 
 #[test]
 fn a_site_that_is_killed_under_load_is_unreachable_within_a_second() {
     let _turn = turn();
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = apache(COMBINED);
     let (watch, pulled) = watch(server.pid(), logs_of(&server));
     assert_eq!(watch.begin(&site(server.port)), []);
@@ -358,9 +348,7 @@ fn a_site_that_is_killed_under_load_is_unreachable_within_a_second() {
 #[test]
 fn a_saturated_site_is_not_harmed() {
     let _turn = turn();
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = apache(COMBINED);
     let (watch, pulled) = watch(server.pid(), logs_of(&server));
     assert_eq!(watch.begin(&site(server.port)), []);

@@ -7,7 +7,7 @@
 
 use crate::fake::{FakeServer, acts_apart, empty_folder, leave_out_between, victim_of, victim_order};
 use crate::groups::{CPUSET, Group, MEMORY, TASKS};
-use crate::skip::skip;
+use crate::skip::{needs, skip};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -230,9 +230,10 @@ fn a_limit_of_open_files_is_as_before_or_as_it_was_kept() {
 fn a_limit_of_processes_is_as_before_or_as_it_was_kept() {
     end_as_victim();
     // What it has left cannot bind a shell that is root.
-    if !rustix::process::geteuid().is_root() {
-        return skip("needs root, whose processes are not counted against their limit");
-    }
+    needs!(
+        rustix::process::geteuid().is_root(),
+        "needs root, whose processes are not counted against their limit"
+    );
     let family = Family::start(
         "ulimit -Sp 100 2>/dev/null || ulimit -Su 100; ulimit -Hp 400 2>/dev/null || ulimit -Hu 400",
     );
@@ -280,9 +281,7 @@ fn has_two_processors() -> bool {
 #[test]
 fn the_processors_of_threads_are_as_before() {
     end_as_victim();
-    if !has_two_processors() {
-        return;
-    }
+    needs!(has_two_processors());
     let family = Family::start("true");
     let test = "held_values::the_processors_of_threads_are_as_before";
     CPUS.kill_everywhere(test, (family.0.id(), 80), &|| processors_of(&family));
@@ -291,9 +290,7 @@ fn the_processors_of_threads_are_as_before() {
 #[test]
 fn the_processors_of_a_group_are_as_before() {
     end_as_victim();
-    if !has_two_processors() {
-        return;
-    }
+    needs!(has_two_processors());
     let Some(group) = Group::new(&CPUSET) else { return };
     let family = Family::start(&format!("echo $$ >{}", group.folder.join("cgroup.procs").display()));
     let file = group.folder.join("cpuset.cpus");
@@ -335,14 +332,10 @@ fn the_memory_of_a_group_is_as_before() {
 #[test]
 fn processes_that_share_their_group_are_moved_for_their_memory_and_come_back() {
     end_as_victim();
-    if !rustix::process::geteuid().is_root() {
-        return skip("needs root, to make control groups");
-    }
+    needs!(rustix::process::geteuid().is_root(), "needs root, to make control groups");
     let family = Family::start("true");
     let (home, at_home) = memory_of(family.0.id());
-    if at_home != -1 {
-        return skip("needs a control group without a limit");
-    }
+    needs!(at_home == -1, "needs a control group without a limit");
     let seen = || {
         let all = procfs::tree_of(family.0.id());
         all.into_iter().map(memory_of).map(|(at, limit)| if at == home { -1 } else { limit }).collect()

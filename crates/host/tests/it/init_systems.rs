@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::mounts::can_mount;
-use crate::skip::skip;
+use crate::skip::needs;
 use std::path::Path;
 use std::process::{Command, Output};
 use webdyno_host::change::boot::{HookFile, Purpose};
@@ -38,12 +38,8 @@ fn systemd_takes_the_unit_into_the_boot() {
     if let Ok(folder) = std::env::var(INSIDE) {
         return in_a_systemd_of_its_own(Path::new(&folder));
     }
-    if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        return skip("systemd-analyze is missing");
-    }
-    if !can_mount() {
-        return skip("no directory can be mounted over that of systemd's units");
-    }
+    needs!(Command::new("systemd-analyze").arg("--version").output().is_ok(), "systemd-analyze is missing");
+    needs!(can_mount(), "no directory can be mounted over that of systemd's units");
     let folder = tempfile::tempdir().unwrap();
     let test = "init_systems::systemd_takes_the_unit_into_the_boot";
     let mut command = Command::new("unshare");

@@ -6,6 +6,7 @@
 
 use crate::apache::server::{Server, apache_is_installed};
 use crate::fake::FakeServer;
+use crate::skip::needs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -148,9 +149,7 @@ fn the_whole_way_back_is_asked_about() {
 
 /// A real Apache gets more workers by a restart, and is reverted while a request of somebody is under way.
 fn check_apache(mpm: &str, conf: &str, workers: [i64; 2], server_limit: [i64; 2]) {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian(mpm, conf);
     server.start();
     let state = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@
 use crate::apache::server::{EXECUTABLE, MODULES, Server, apache_is_installed};
 use crate::fake::{FakeServer, empty_folder};
 use crate::generations::scoreboard;
+use crate::skip::needs;
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
@@ -288,9 +289,7 @@ fn replace(path: &Path) {
 
 #[test]
 fn a_fresh_apache_waits_for_nothing_and_rounds_follow_each_other() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = fixture();
     assert_eq!(fixture.server.snapshot().pending, Vec::<String>::new());
     let first = fixture.raise(12, &ApplyOptions::default()).unwrap();
@@ -305,9 +304,7 @@ fn a_fresh_apache_waits_for_nothing_and_rounds_follow_each_other() {
 /// What a session wrote and put back without a reload is newer than what runs, and nobody else's for the next one.
 #[test]
 fn a_session_that_was_put_back_stands_in_nobodys_way() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = fixture();
     fixture.killed_before_the_reload();
     let mut seen = fixture.server.snapshot();
@@ -337,9 +334,7 @@ fn a_session_that_was_put_back_stands_in_nobodys_way() {
 
 #[test]
 fn a_touched_site_and_a_removed_link_are_named() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = fixture();
     fixture.server.write("sites-available/b.conf", "# another\n");
     fixture.refused(&[("sites-enabled/b.conf", "was changed ")]);
@@ -353,9 +348,7 @@ fn a_touched_site_and_a_removed_link_are_named() {
 
 #[test]
 fn a_newer_certificate_and_a_replaced_module_are_named() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = fixture();
     replace(&fixture.server.path("mod_status.so"));
     fixture.refused(&[("mod_status.so", "was replaced since Apache loaded it")]);
@@ -371,9 +364,7 @@ fn a_newer_certificate_and_a_replaced_module_are_named() {
 
 #[test]
 fn a_replaced_program_is_named() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = fixture();
     replace(&fixture.server.path("bin/apache2"));
     fixture.refused(&[("bin/apache2", "was replaced since Apache started it")]);
@@ -383,9 +374,7 @@ fn a_replaced_program_is_named() {
 /// A reload by somebody else, with a request of the old generation still at work, and all workers taken.
 #[test]
 fn workers_that_finish_do_not_make_a_reload_look_old() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = fixture();
     let mut held = TcpStream::connect(("127.0.0.1", fixture.server.port)).unwrap();
     held.write_all(b"GET / HTTP/1.1\r\n").unwrap();
@@ -407,9 +396,7 @@ fn workers_that_finish_do_not_make_a_reload_look_old() {
 
 #[test]
 fn a_rollback_is_not_refused_by_what_others_changed() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = fixture();
     fixture.raise(12, &ApplyOptions::default()).unwrap();
     fixture.server.write("sites-available/b.conf", "# another\n");

@@ -7,6 +7,7 @@
 mod changes;
 mod server;
 
+use crate::skip::needs;
 use server::{Fpm, fpm_is_installed};
 use std::time::{Duration, Instant};
 use webdyno_host::collectors::services::opcache::Opcache;
@@ -30,9 +31,7 @@ fn read_until(collector: &mut dyn Collector, target: &Target, is_so: impl Fn(&Re
 
 #[test]
 fn the_configuration_of_a_running_fpm_is_read() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let fpm = Fpm::start(&[(
         "www",
         "pm = static\npm.max_children = 2\npm.status_path = /status\nenv[DB] = s3cret\n",
@@ -125,9 +124,7 @@ fn a_pool_on_a_port_tells_its_queue_itself_too() {
 
 #[test]
 fn a_pool_of_its_own_answers_for_a_busy_one() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let status = format!("127.0.0.1:{}", crate::ports::free_port());
     let pool = format!(
         "pm = dynamic\npm.max_children = 2\npm.start_servers = 1\npm.min_spare_servers = 1\npm.max_spare_servers = 1\n\
@@ -153,9 +150,7 @@ fn a_pool_of_its_own_answers_for_a_busy_one() {
 
 #[test]
 fn a_child_that_is_killed_is_in_the_log() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let fpm = Fpm::start(&[("www", "pm = static\npm.max_children = 1\nrequest_terminate_timeout = 1s\n")]);
     let target = fpm.target();
     let mut collector = PhpFpm::default();
@@ -205,9 +200,7 @@ fn folders_count_in(place: &str) -> usize {
 
 #[test]
 fn opcache_tells_how_full_it_is_and_asking_leaves_nothing_in_it() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let ini = "zend_extension = opcache\nopcache.memory_consumption = 16\nopcache.max_accelerated_files = 200\n\
                opcache.validate_timestamps = 0\nopcache.file_update_protection = 2\n";
     let pools = [("www", "pm = static\npm.max_children = 1\n")];
@@ -240,9 +233,7 @@ fn opcache_tells_how_full_it_is_and_asking_leaves_nothing_in_it() {
 
 #[test]
 fn opcache_that_is_full_is_told() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let ini = "zend_extension = opcache\nopcache.memory_consumption = 8\nopcache.interned_strings_buffer = 4\n\
                opcache.max_accelerated_files = 200\nopcache.max_wasted_percentage = 50\nopcache.file_update_protection = 0\n";
     let fpm = Fpm::start_with(&[("www", "pm = static\npm.max_children = 1\n")], ini, &[]);
@@ -261,9 +252,7 @@ fn opcache_that_is_full_is_told() {
 
 #[test]
 fn opcache_that_is_off_is_told_as_off() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let (_fpm, reading) = opcache("", "");
     assert_eq!(reading.value("opcache.www.enabled_count"), Some(0.0), "{reading:?}");
     assert!(reading.missing[0].why.contains("not loaded"));
@@ -279,9 +268,7 @@ fn opcache_that_is_off_is_told_as_off() {
 
 #[test]
 fn a_pool_that_may_not_be_asked_is_told_with_why() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     for (pool, why) in [
         ("php_admin_value[open_basedir] = ROOT\n", "open_basedir keeps"),
         ("php_admin_value[disable_functions] = opcache_get_status\n", "disable_functions"),
@@ -310,9 +297,7 @@ fn a_pool_that_may_not_be_asked_is_told_with_why() {
 
 #[test]
 fn a_pool_that_rests_is_not_woken() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let pool =
         "pm = ondemand\npm.max_children = 2\npm.process_idle_timeout = 60s\npm.status_path = /status\n";
     let fpm = Fpm::start(&[("www", pool)]);
@@ -333,9 +318,7 @@ fn a_pool_that_rests_is_not_woken() {
 /// The commands of the catalogue show what was read.
 #[test]
 fn the_commands_show_the_same() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let has_client = std::path::Path::new("/usr/bin/cgi-fcgi").exists();
     if !has_client {
         crate::skip::skip("cgi-fcgi is missing; install libfcgi-bin");

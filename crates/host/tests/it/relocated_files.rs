@@ -7,6 +7,7 @@
 use crate::apache::server::{EXECUTABLE, Server, apache_is_installed};
 use crate::booting::booted;
 use crate::fake::{FakeServer, FaultInjection, FaultyDisk, Label, What, empty_folder};
+use crate::skip::needs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -281,9 +282,7 @@ const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    Ma
 /// what still runs, and to start what does not.
 #[test]
 fn a_program_that_was_moved_is_found() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     for runs in [true, false] {
         let mut server = Server::debian("prefork", PREFORK);
         fs::create_dir(server.path("sbin")).unwrap();

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::apache::server::{MODULES, Server, apache_is_installed};
+use crate::skip::needs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -180,9 +181,7 @@ fn processes_of(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_change_is_proved_and_leaves_no_trace_of_the_proof() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     for mpm in ["prefork", "worker", "event"] {
         let mut fixture = Fixture::new(mpm, &[]);
         let applied = fixture.apply("conf-enabled/zzz.conf", "Timeout 7\n").unwrap();
@@ -195,9 +194,7 @@ fn a_change_is_proved_and_leaves_no_trace_of_the_proof() {
 /// What `-t` accepts and a start or a reload does not survive, with what Apache says of it.
 #[test]
 fn what_does_not_start_is_refused_before_anything_is_written() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let module = ("mods-enabled/f.load", "LoadModule log_forensic_module MODULES/mod_log_forensic.so\n");
     let mut fixture = Fixture::new("event", &[module]);
     let root = fixture.server.root.path().display().to_string();
@@ -233,9 +230,7 @@ fn logs_apart(mut picture: BTreeMap<String, (String, i64)>) -> BTreeMap<String, 
 
 #[test]
 fn what_answers_otherwise_is_refused_before_anything_is_written() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = Fixture::new("prefork", &[]);
     let before = logs_apart(fixture.picture());
     let root = fixture.server.root.path().display().to_string();
@@ -259,9 +254,7 @@ fn what_answers_otherwise_is_refused_before_anything_is_written() {
 /// What no shadow can show: a file that is read with each request, not with the configuration.
 #[test]
 fn a_site_that_answers_otherwise_after_the_change_has_the_original_back_at_once() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = Fixture::new(
         "event",
         &[("conf-enabled/a.conf", "<Directory ROOT>\nAllowOverride All\n</Directory>\n")],
@@ -324,9 +317,7 @@ fn probe(host: &str, target: &str) -> SiteProbe {
 
 #[test]
 fn a_shadow_answers_as_the_original_and_touches_nothing_of_it() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     for mpm in ["event", "prefork"] {
         let cgi = "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s' \"$DB_PASSWORD\"\n";
         let files = [
@@ -380,9 +371,7 @@ fn a_shadow_answers_as_the_original_and_touches_nothing_of_it() {
 /// A server in the foreground, as a user of its own where that is possible; with TLS on a second port.
 #[test]
 fn a_server_in_the_foreground_of_another_user_has_a_shadow_too() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let tls = crate::ports::free_port();
     let mut fixture =
         Fixture::stopped("event", &[("conf-enabled/tls.conf", &format!("Listen 127.0.0.1:{tls} https\n"))]);
@@ -418,9 +407,7 @@ fn a_server_in_the_foreground_of_another_user_has_a_shadow_too() {
 /// A configuration that cannot be doubled: it looks whether its shadow is there.
 #[test]
 fn where_no_shadow_starts_the_change_goes_on_with_a_warning() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let of = |n: u64| {
         format!("<IfFile STATE/shadow/{}-{n}>\nError \"not twice\"\n</IfFile>\n", std::process::id())
     };
@@ -488,9 +475,7 @@ const VICTIM: &str = "WEBDYNO_TEST_SHADOW_AGENT";
 /// As a test: kills the process that has a shadow running, and rolls back. With [`VICTIM`]: is that process.
 #[test]
 fn a_shadow_does_not_outlive_its_agent_by_more_than_a_rollback() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     if let Ok(order) = std::env::var(VICTIM) {
         let [state, file, port, pid] = order.split('|').collect::<Vec<_>>().try_into().unwrap();
         return agent(Path::new(state), file, port.parse().unwrap(), pid.parse().unwrap());
@@ -530,9 +515,7 @@ fn agent(state: &Path, file: &str, port: u16, pid: u32) {
 /// The server ends after its reload was seen, just when the site is looked at: it is started again with the original.
 #[test]
 fn a_server_that_ends_after_its_reload_is_started_again() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let mut fixture = Fixture::new("event", &[]);
     let (pid, file, port) =
         (fixture.server.pid().unwrap(), fixture.server.path("conf-enabled/zzz.conf"), fixture.server.port);

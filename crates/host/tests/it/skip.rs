@@ -5,6 +5,21 @@
 
 use std::io::Write;
 
+/// Ends a test where this machine lacks what it needs: the reason is given here, or told by what finds that out.
+macro_rules! needs {
+    ($present:expr) => {
+        if !$present {
+            return;
+        }
+    };
+    ($present:expr, $why:expr) => {
+        if !$present {
+            return $crate::skip::skip($why);
+        }
+    };
+}
+pub(crate) use needs;
+
 /// Says that the current test is skipped, and why: on stderr, and as a line of the file that `WEBDYNO_SKIPS` names, from
 /// which scripts/test tells and counts them.
 pub fn skip(why: &str) {

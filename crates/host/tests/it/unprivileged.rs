@@ -6,7 +6,7 @@
 
 use crate::agent::Session;
 use crate::apache::server::{Server, apache_is_installed};
-use crate::skip::skip;
+use crate::skip::needs;
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -37,12 +37,8 @@ fn a_user_without_rights_sees_what_anyone_may_see() {
         let (port, pid) = order.split_once('|').unwrap();
         return unprivileged_agent(port.parse().unwrap(), pid.parse().unwrap());
     }
-    if !apache_is_installed() {
-        return;
-    }
-    if !rustix::process::geteuid().is_root() {
-        return skip("only root can become another user");
-    }
+    needs!(apache_is_installed());
+    needs!(rustix::process::geteuid().is_root(), "only root can become another user");
     let server = Server::debian("prefork", PREFORK);
     server.start();
     as_nobody(server.port, server.pid().unwrap());

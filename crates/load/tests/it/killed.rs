@@ -3,6 +3,7 @@
 use crate::hostile_matrix::sockets_to;
 use crate::ports::free_port;
 use crate::server::{Outcome, load_with, workload};
+use crate::skip::{needs, skip};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -30,12 +31,7 @@ fn apache_is_installed() -> bool {
         "{EXECUTABLE} is missing: apt-get install apache2-bin"
     );
     if !installed {
-        let line = format!("killed: {EXECUTABLE} is missing; install apache2-bin\n");
-        eprint!("skipped: {line}");
-        if let Some(path) = std::env::var_os("WEBDYNO_SKIPS") {
-            let before = std::fs::read_to_string(&path).unwrap_or_default();
-            std::fs::write(&path, before + &line).unwrap();
-        }
+        skip(&format!("{EXECUTABLE} is missing; install apache2-bin"));
     }
     installed
 }
@@ -174,9 +170,7 @@ fn check(arrival: Arrival, keepalive: bool) {
 
 #[test]
 fn a_server_killed_twice_under_load_is_loaded_again() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let open = Arrival::Open { rate_per_s: 300.0, poisson: false };
     thread::scope(|scope| {
         for (arrival, keepalive) in

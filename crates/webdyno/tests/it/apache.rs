@@ -2,7 +2,8 @@
 
 use crate::disturbance::measured;
 use crate::ports::free_port;
-use crate::support::{Apache, Place, can_mount, is_alive, run, shared_turn, signal, skip, snapshot};
+use crate::skip::needs;
+use crate::support::{Apache, Place, can_mount, is_alive, run, shared_turn, signal, snapshot};
 use rustix::process::Signal;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -168,9 +169,7 @@ fn a_restart_needs_leave() {
 fn files_that_may_not_be_written_are_told_and_nothing_stays() {
     let _turn = shared_turn();
     let place = Place::shielded();
-    if !can_mount() {
-        return skip("a read-only directory cannot be mounted here");
-    }
+    needs!(can_mount(), "a read-only directory cannot be mounted here");
     let apache = Apache::start(&place.path("server"), 20);
     let before = apache.configuration();
     // Read-only for the program alone, in a mount namespace of its own: root may write everywhere else.

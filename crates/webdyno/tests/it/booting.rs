@@ -1,6 +1,7 @@
 //! The unit that puts everything back at boot, as the program installs it for a real Apache, and what it runs.
 
-use crate::support::{Apache, Place, can_mount, skip};
+use crate::skip::needs;
+use crate::support::{Apache, Place, can_mount};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -18,9 +19,7 @@ fn the_unit_for_the_boot_puts_everything_back() {
     if std::env::var_os(INSIDE).is_some() {
         return inside();
     }
-    if !can_mount() {
-        return skip("no directory can be mounted over that of systemd's units");
-    }
+    needs!(can_mount(), "no directory can be mounted over that of systemd's units");
     // Where a boot leaves it: who empties the directory at boot needs no unit.
     let state = tempfile::tempdir_in("/var/tmp").unwrap();
     let test = "booting::the_unit_for_the_boot_puts_everything_back";

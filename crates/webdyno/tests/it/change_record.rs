@@ -1,14 +1,13 @@
 //! The change record of a real session: its commands do what it says, and it can be written again to the byte.
 
-use crate::debian::{Debian, Layout, obstacle};
-use crate::support::{Place, run, run_json, shared_turn, skip};
+use crate::debian::{Debian, Layout, can_run};
+use crate::skip::needs;
+use crate::support::{Place, run, run_json, shared_turn};
 
 #[test]
 fn a_change_record_can_be_followed() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let place = Place::new();
     let debian = Debian::start(&place, "server", Layout::InPlace);
     let before = debian.tree();

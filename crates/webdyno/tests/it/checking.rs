@@ -1,5 +1,6 @@
 //! Checking a server without traffic, as its users meet it: a real Apache whose settings contradict each other.
 
+use crate::skip::needs;
 use crate::support::{Apache, Place, run, shared_turn};
 use crate::traced::{changes, has_strace};
 use serde_json::Value;
@@ -110,9 +111,7 @@ fn a_sound_server_is_called_sound() {
 #[test]
 fn nothing_is_written_on_the_server() {
     let _turn = shared_turn();
-    if !has_strace() {
-        return;
-    }
+    needs!(has_strace());
     let place = Place::new();
     let apache = Apache::start_event(&place.path("server"), WORKERS);
     let port = apache.files.port.to_string();

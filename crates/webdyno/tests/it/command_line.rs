@@ -1,7 +1,8 @@
 //! Wrong input of every kind: one clear line, a hint, the right exit code, nothing left behind.
 
 use crate::refusing::Refusing;
-use crate::support::{Place, Server, can_mount, read_json, run, skip};
+use crate::skip::needs;
+use crate::support::{Place, Server, can_mount, read_json, run};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
@@ -185,9 +186,7 @@ fn threads_that_the_system_refuses_are_told() {
 #[test]
 fn a_full_disk_ends_a_run_with_its_name() {
     let place = Place::new();
-    if !can_mount() {
-        return skip("a small disk cannot be mounted here");
-    }
+    needs!(can_mount(), "a small disk cannot be mounted here");
     let server = Server::answering(OK);
     let disk = place.path("disk");
     std::fs::create_dir(&disk).unwrap();

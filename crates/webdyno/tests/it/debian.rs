@@ -8,7 +8,7 @@
 //! What else keeps this machine's processors busy must not decide what a session finds to change: /proc/stat stands
 //! still in the namespace, so that nothing is known of them.
 
-use crate::support::{Place, answers_within, can_mount, end, is_alive, wait_until};
+use crate::support::{Place, answers_within, can_mount, end, is_alive, skip, wait_until};
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes};
 use std::io::{BufRead, BufReader};
@@ -54,17 +54,17 @@ pub struct Debian {
     namespace: Option<File>,
 }
 
-/// Why such a server cannot run here; `None` when it can. On CI the program must be there.
-pub fn obstacle() -> Option<&'static str> {
+/// Whether such a server can run here, which is said where it cannot. On CI the program must be there.
+pub fn can_run() -> bool {
     let installed = Path::new(EXECUTABLE).exists() && Path::new(MODULES).exists();
     assert!(installed || std::env::var_os("CI").is_none(), "{EXECUTABLE} is missing");
-    if !installed {
-        Some("/usr/sbin/apache2 is missing; install apache2-bin")
-    } else if !can_mount() {
-        Some("nothing can be mounted over /etc here")
-    } else {
-        None
-    }
+    let why = match (installed, can_mount()) {
+        (false, _) => "/usr/sbin/apache2 is missing; install apache2-bin",
+        (_, false) => "nothing can be mounted over /etc here",
+        _ => return true,
+    };
+    skip(why);
+    false
 }
 
 impl Debian {

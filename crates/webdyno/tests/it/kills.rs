@@ -4,10 +4,11 @@
 //! Killed is as soon as a record is seen in the file; the process may have got further by then, so what counts as
 //! hit is the last record that the dead left behind.
 
-use crate::debian::{Debian, Layout, Tree, WORKERS, obstacle};
+use crate::debian::{Debian, Layout, Tree, WORKERS, can_run};
 use crate::extent::{leave_out, runs_all};
+use crate::skip::needs;
 use crate::support::{
-    Place, allows, answers_within, children, is_alive, scoreboard, signal, skip, turn, wait_until,
+    Place, allows, answers_within, children, is_alive, scoreboard, signal, turn, wait_until,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
@@ -107,9 +108,7 @@ fn is_of_hook(line: &str) -> bool {
 #[test]
 fn whatever_is_killed_the_server_ends_as_it_was() {
     let _turn = turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let place = Place::new();
     let script = Script::learn(&place);
     leave_out(

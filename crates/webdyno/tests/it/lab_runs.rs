@@ -1,7 +1,8 @@
 //! Scenarios are run: an Apache of Debian's is built, loaded, mended by hand and judged; and what is wrong is told before
 //! anything is built.
 
-use crate::support::{Place, can_mount, read_json, run, shared_turn, skip};
+use crate::skip::needs;
+use crate::support::{Place, can_mount, read_json, run, shared_turn};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -52,9 +53,7 @@ fn lab(place: &Place, words: &[&str]) -> assert_cmd::Command {
 
 #[test]
 fn a_scenario_is_run_and_judged() {
-    if !can_mount() {
-        return skip("needs root and mount(8)");
-    }
+    needs!(can_mount(), "needs root and mount(8)");
     let _turn = shared_turn();
     let (place, name) = place(SCENARIO);
     let ended = run(&mut lab(&place, &["run", &name, "--json", "-", "--out", "runs"])).with_code_in(&[0, 3]);
@@ -91,9 +90,7 @@ fn a_scenario_is_run_and_judged() {
 
 #[test]
 fn what_is_not_proved_is_told_and_the_others_go_on() {
-    if !can_mount() {
-        return skip("needs root and mount(8)");
-    }
+    needs!(can_mount(), "needs root and mount(8)");
     let _turn = shared_turn();
     let unproved = SCENARIO.replace("at_least = 1 },\n    {", "at_most = 0 },\n    {");
     let (place, name) = place(&unproved);
@@ -144,9 +141,7 @@ fn a_server_drawn_at_random_is_written_built_and_removed() {
     drawn(&["--seed", "17", "--write", "out"]).with_code(2).assert_error("exists already", "--write DIR");
     drawn(&["--seed", "-3"]).with_code(2).assert_error("--seed", "17");
     drawn(&[]).with_code(2).assert_error("--seed", "webdyno lab draw");
-    if !can_mount() {
-        return skip("needs root and mount(8)");
-    }
+    needs!(can_mount(), "needs root and mount(8)");
     let _turn = shared_turn();
     let built = drawn(&["--seed", "17"]).with_code(0);
     assert!(built.stdout.contains("is up after") && built.stdout.contains("webdyno lab down draw-"));

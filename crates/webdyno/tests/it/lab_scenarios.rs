@@ -5,7 +5,8 @@
 //! `make test` builds those whose folder changed since they were built here last, and one of each kind.
 
 use crate::extent::{leave_out, runs_all};
-use crate::support::{Place, can_mount, run, skip, turn};
+use crate::skip::needs;
+use crate::support::{Place, can_mount, run, turn};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -174,9 +175,7 @@ fn scenario_errors(
 
 #[test]
 fn every_scenario_is_built_and_removed() {
-    if !can_mount() {
-        return skip("needs root and mount(8)");
-    }
+    needs!(can_mount(), "needs root and mount(8)");
     // Databases are made, and memories of hosts filled: others would be measured with it.
     let _turn = turn();
     let folders = folders();
@@ -202,9 +201,7 @@ fn every_scenario_is_built_and_removed() {
 
 #[test]
 fn faults_bind() {
-    if !can_mount() {
-        return skip("needs root and mount(8)");
-    }
+    needs!(can_mount(), "needs root and mount(8)");
     let _turn = turn();
     let folders: Vec<_> =
         folders().into_iter().filter(|folder| LOADED.contains(&folder.name.as_str())).collect();

@@ -2,7 +2,8 @@
 //! file of its own, and undone. Scenarios of the lab, with real programs.
 
 use crate::disturbance::measured_unshielded;
-use crate::support::{Place, can_mount, run, shared_turn, skip};
+use crate::skip::needs;
+use crate::support::{Place, can_mount, run, shared_turn};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -55,9 +56,7 @@ impl Drop for Lab<'_> {
 #[test]
 fn a_database_of_too_few_connections_gets_more_and_has_them_taken_back() {
     let _turn = shared_turn();
-    if !can_mount() {
-        return skip("needs root and mount(8)");
-    }
+    needs!(can_mount(), "needs root and mount(8)");
     measured_unshielded(|place| {
         let lab = Lab::up(place, "db-connections-exhausted");
         let state =

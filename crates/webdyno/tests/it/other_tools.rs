@@ -1,5 +1,6 @@
 //! `webdyno ab`, `wrk` and `siege` beside the real ones: the same fields in the same order, and the same counts.
 
+use crate::skip::needs;
 use crate::support::{Apache, Ended, Place, run, shared_turn, skip};
 use std::path::Path;
 
@@ -147,9 +148,7 @@ fn a_link_named_like_a_tool_is_that_tool() {
     let _turn = shared_turn();
     let place = Place::new();
     let program = place.webdyno().get_program().to_owned();
-    if program != env!("CARGO_BIN_EXE_webdyno") {
-        return skip("the program is run by another one");
-    }
+    needs!(program == env!("CARGO_BIN_EXE_webdyno"), "the program is run by another one");
     std::os::unix::fs::symlink(program, place.path("ab")).unwrap();
     let ended =
         run(assert_cmd::Command::new(place.path("ab")).arg("-V").timeout(std::time::Duration::from_secs(20)));

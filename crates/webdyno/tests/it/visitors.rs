@@ -1,9 +1,10 @@
 //! Visitors of a site that is tuned meanwhile: clients that know nothing of webdyno, each request on a connection of
 //! its own, sent when it is due and not when the last one was answered.
 
-use crate::debian::{Debian, Layout, obstacle};
+use crate::debian::{Debian, Layout, can_run};
 use crate::extent::{leave_out, runs_all};
-use crate::support::{Place, run_json, shared_turn, skip, turn};
+use crate::skip::needs;
+use crate::support::{Place, run_json, shared_turn, turn};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -119,9 +120,7 @@ fn tune(debian: &Debian, extra: &[&str]) -> Value {
 #[test]
 fn nobody_notices_a_reload() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     for layout in [Layout::DropIn, Layout::Event] {
         let place = Place::new();
         let debian = Debian::start(&place, "server", layout);
@@ -149,9 +148,7 @@ fn nobody_notices_a_reload() {
 #[test]
 fn the_outage_of_a_restart_is_what_visitors_see() {
     let _turn = turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (mut compared_count, wanted_count) = (0, if runs_all() { 2 } else { 1 });
     leave_out(2 - wanted_count, "restarts that visitors compare");
     for _ in 0..SESSIONS_MAX {

@@ -2,6 +2,7 @@
 
 use super::server::{MODULES, Server, apache_is_installed};
 use super::{PREFORK, apache, write};
+use crate::skip::needs;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -64,9 +65,7 @@ fn takes_options(server: &Server, name: &str, expected: Result<&str, &str>) {
 
 #[test]
 fn a_value_is_written_where_it_wins() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let directory = |path: &str, lines: &str| format!("<Directory {path}>\n{lines}\n</Directory>\n");
     let none = directory("ROOT/site", "Options None");
     for (name, in_host, beside, expected) in [
@@ -106,9 +105,7 @@ fn a_value_is_written_where_it_wins() {
 
 #[test]
 fn allow_override_is_only_proposed() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = serving("", "<Directory ROOT/site>\nAllowOverride All\n</Directory>\n", &[]);
     server.write("site/deep/.htaccess", "# rules\n");
     server.start();
@@ -134,9 +131,7 @@ fn front_page(server: &Server, language: &str) -> (String, String, String) {
 
 #[test]
 fn a_type_map_answers_as_the_search_did() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let negotiates =
         "<Directory ROOT/site>\nOptions FollowSymLinks MultiViews\nDirectoryIndex index\n</Directory>";
     let mime = "TypesConfig /dev/null\nAddHandler type-map var\nAddType text/html .html\nAddLanguage de .de\nAddLanguage en .en\n\
@@ -170,9 +165,7 @@ fn a_type_map_answers_as_the_search_did() {
 
 #[test]
 fn the_value_that_a_host_has_is_the_one_that_is_changed() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     for (in_host, from) in [("KeepAliveTimeout 4", 4), ("", 9), ("KeepAliveTimeout 7", 9)] {
         let beside = if in_host.ends_with('4') { "KeepAliveTimeout 3" } else { "KeepAliveTimeout 9" };
         let server = serving(in_host, beside, &[]);

@@ -5,6 +5,7 @@
 use super::{Random, Tree, load};
 use crate::apache::server::{EXECUTABLE, apache_is_installed};
 use crate::programs::Program;
+use crate::skip::needs;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -173,9 +174,7 @@ fn files(tree: &Tree) {
 
 #[test]
 fn sections_count_for_requests_as_in_a_running_apache() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     for seed in 0..SERVERS {
         let tree = Tree::new("httpd.conf");
         files(&tree);

@@ -1,6 +1,7 @@
 //! What the snapshot of a running Apache says of modules, logs, backends and the parts of its site.
 
 use crate::apache::server::{MODULES, Server, apache_is_installed};
+use crate::skip::needs;
 use std::path::Path;
 use webdyno_host::services::by_name;
 use webdyno_model::service::LogKind;
@@ -12,9 +13,7 @@ const SITE: &str = "LogFormat \"%h %>s\" short\n<VirtualHost *:@PORT@>\nServerNa
 
 #[test]
 fn a_snapshot_tells_the_parts_of_a_site() {
-    if !apache_is_installed() {
-        return;
-    }
+    needs!(apache_is_installed());
     let server = Server::debian("prefork", "StartServers 1\nMaxRequestWorkers 4\n");
     let mut load: String = ["proxy", "proxy_http", "proxy_fcgi"]
         .map(|name| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n"))

@@ -4,7 +4,7 @@ use super::stack::until;
 use crate::apache::server::{EXECUTABLE, Server, apache_is_installed};
 use crate::mounts::can_mount;
 use crate::programs::Program;
-use crate::skip::skip;
+use crate::skip::{needs, skip};
 use std::process::{Command, Stdio};
 use webdyno_host::agent::host::Host;
 use webdyno_host::change::seams::this_machine::ThisMachine;
@@ -58,9 +58,7 @@ fn can_run() -> bool {
 
 #[test]
 fn a_service_in_another_network_namespace_is_found_and_not_changed() {
-    if !can_run() {
-        return;
-    }
+    needs!(can_run());
     let (Some(one), Some(two)) = (Network::new("a"), Network::new("b")) else {
         return skip("network namespaces cannot be made here");
     };
@@ -107,12 +105,8 @@ fn a_service_in_another_network_namespace_is_found_and_not_changed() {
 /// Everything of its own as a container has it: processes, network, mounts, and an `/etc` that is not ours.
 #[test]
 fn a_service_in_a_container_is_read_with_its_own_files() {
-    if !can_run() {
-        return;
-    }
-    if !can_mount() {
-        return skip("nothing can be mounted here");
-    }
+    needs!(can_run());
+    needs!(can_mount(), "nothing can be mounted here");
     let server = Server::debian("event", EVENT);
     let etc = own_etc(&server);
     let inside = format!(

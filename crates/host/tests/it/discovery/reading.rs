@@ -5,7 +5,7 @@
 
 use crate::agent::Session;
 use crate::mounts::can_mount;
-use crate::skip::skip;
+use crate::skip::needs;
 use crate::traced::{changes, has_strace};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -127,9 +127,7 @@ fn is_well(output: &Output) {
 
 /// In a mount namespace where nothing can be written but the session's folder.
 pub fn with_everything_read_only(port: u16) {
-    if !can_mount() {
-        return skip("nothing can be mounted here");
-    }
+    needs!(can_mount(), "nothing can be mounted here");
     let folder = tempfile::tempdir().unwrap();
     let (words, order) = observer(port, folder.path(), "root");
     // Devices stay writable on a read-only mount (mount(8)); proc and sysfs keep no files.
@@ -148,9 +146,7 @@ pub fn with_everything_read_only(port: u16) {
 
 /// With each access to a file written down.
 pub fn with_every_file_traced(port: u16) {
-    if !has_strace() {
-        return;
-    }
+    needs!(has_strace());
     let folder = tempfile::tempdir().unwrap();
     let (words, order) = observer(port, folder.path(), "root");
     let prepare = |command: &mut Command| {

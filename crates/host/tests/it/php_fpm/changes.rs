@@ -3,6 +3,7 @@
 
 use super::server::{Fpm, fpm_is_installed};
 use crate::fake::{FakeServer, acts_apart, empty_folder, leave_out_between, victim_of, victim_order};
+use crate::skip::needs;
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -99,9 +100,7 @@ fn a_pool_is_changed_kept_and_rolled_back() {
         session(&server, order[0].parse().unwrap(), order[1] == "true").unwrap();
         std::process::exit(77);
     }
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let fpm = Fpm::start(&[("www", POOL)]);
     let original = std::fs::read(fpm.path("pools.conf")).unwrap();
     for keep in [false, true] {
@@ -142,9 +141,7 @@ fn a_pool_is_changed_kept_and_rolled_back() {
 
 #[test]
 fn a_reload_cuts_nobody_off() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     // With process_control_timeout at its default of 0, by which FPM itself would end them.
     let fpm = Fpm::start(&[("www", POOL)]);
     let folder = empty_folder();
@@ -181,9 +178,7 @@ fn a_reload_cuts_nobody_off() {
 
 #[test]
 fn a_request_that_takes_too_long_prevents_a_reload() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let fpm = Fpm::start(&[("www", POOL)]);
     let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
@@ -203,9 +198,7 @@ fn a_request_that_takes_too_long_prevents_a_reload() {
 /// What is undone may be why requests take so long: they do not keep it in force.
 #[test]
 fn a_long_request_does_not_prevent_an_undo() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let fpm = Fpm::start(&[("www", POOL)]);
     let original = std::fs::read(fpm.path("pools.conf")).unwrap();
     let folder = empty_folder();
@@ -224,9 +217,7 @@ fn a_long_request_does_not_prevent_an_undo() {
 /// Both have sockets and no port: the journal could not tell them apart.
 #[test]
 fn of_two_that_have_no_port_one_is_changed_in_a_session() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let (first, second) = (Fpm::start(&[("www", POOL)]), Fpm::start(&[("www", POOL)]));
     let folder = empty_folder();
     let server = FakeServer::set_up(folder.path());
@@ -255,9 +246,7 @@ fn who_is_killed_while_a_reload_waits_leaves_a_service_that_goes_on() {
         let _ = apply(&mut changer, &server, order[0].parse().unwrap(), 4);
         std::process::exit(77);
     }
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let fpm = Fpm::start(&[("www", POOL)]);
     let folder = empty_folder();
     drop(FakeServer::set_up(folder.path()));
@@ -292,9 +281,7 @@ fn who_is_killed_while_a_reload_waits_leaves_a_service_that_goes_on() {
 
 #[test]
 fn what_waits_for_a_reload_is_told() {
-    if !fpm_is_installed() {
-        return;
-    }
+    needs!(fpm_is_installed());
     let fpm = Fpm::start(&[("www", POOL)]);
     let control = controllable(&fpm.snapshot()).unwrap().control.unwrap();
     assert_eq!(PhpFpm.pending_changes(&control, 0, &[]).unwrap(), []);

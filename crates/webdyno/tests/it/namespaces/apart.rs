@@ -2,6 +2,7 @@
 //! at all.
 
 use super::{Files, change_and_kill, changed, is_root, listeners};
+use crate::skip::needs;
 use crate::support::{Apache, Place, children, ready, run, shared_turn, skip, wait_until};
 use std::fs;
 use std::path::PathBuf;
@@ -98,9 +99,7 @@ impl Drop for Apart {
 #[test]
 fn a_server_is_started_again_among_its_own_processes_or_not_at_all() {
     let _turn = shared_turn();
-    if !is_root() {
-        return skip("needs root and namespaces");
-    }
+    needs!(is_root(), "needs root and namespaces");
     let mut apart = Apart::start();
     if apart.groups.is_empty() {
         skip("no control group can be made here: that part is left out");

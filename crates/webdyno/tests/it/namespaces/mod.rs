@@ -4,8 +4,9 @@
 
 mod apart;
 
+use crate::skip::needs;
 use crate::support::{
-    Apache, Place, children, is_alive, ready, run, shared_turn, signal, skip, snapshot, wait_until,
+    Apache, Place, children, is_alive, ready, run, shared_turn, signal, snapshot, wait_until,
 };
 use crate::transport::program;
 use rustix::process::Signal;
@@ -234,9 +235,7 @@ fn pid_inside(pid: u32) -> Option<u32> {
 #[test]
 fn a_server_in_a_network_namespace_is_rolled_back_in_there() {
     let _turn = shared_turn();
-    if !is_root() {
-        return skip("needs root and namespaces");
-    }
+    needs!(is_root(), "needs root and namespaces");
     let pair = Pair::start("net");
     let other = pair.other();
     let inside = format!(
@@ -274,9 +273,7 @@ fn a_server_in_a_network_namespace_is_rolled_back_in_there() {
 #[test]
 fn a_network_namespace_that_was_made_anew_is_entered_by_its_name() {
     let _turn = shared_turn();
-    if !is_root() {
-        return skip("needs root and namespaces");
-    }
+    needs!(is_root(), "needs root and namespaces");
     let pair = Pair::start("anew");
     let other = pair.other();
     pair.change_and_kill();
@@ -290,9 +287,7 @@ fn a_network_namespace_that_was_made_anew_is_entered_by_its_name() {
 #[test]
 fn a_network_namespace_that_is_gone_leaves_the_files_to_be_put_back() {
     let _turn = shared_turn();
-    if !is_root() {
-        return skip("needs root and namespaces");
-    }
+    needs!(is_root(), "needs root and namespaces");
     let pair = Pair::start("gone");
     let other = pair.other();
     pair.change_and_kill();
@@ -310,9 +305,7 @@ fn a_network_namespace_that_is_gone_leaves_the_files_to_be_put_back() {
 #[test]
 fn a_guardian_in_a_network_namespace_puts_everything_back() {
     let _turn = shared_turn();
-    if !is_root() {
-        return skip("needs root and namespaces");
-    }
+    needs!(is_root(), "needs root and namespaces");
     let pair = Pair::start("tune");
     let (other, name) = (pair.other(), &pair.network.0);
     // RFC 2544: addresses for tests like this one. They go with the namespace.
@@ -472,9 +465,7 @@ fn webdyno(place: &Place, state: Option<&Path>) -> assert_cmd::Command {
 #[test]
 fn a_server_in_a_container_is_rolled_back_in_there() {
     let _turn = shared_turn();
-    if !is_root() {
-        return skip("needs root and namespaces");
-    }
+    needs!(is_root(), "needs root and namespaces");
     let place = Place::new();
     let container = Container::start(place.path("root"));
     let other = container.another(place.path("other"));
@@ -516,9 +507,7 @@ fn a_server_in_a_container_is_rolled_back_in_there() {
 #[test]
 fn who_is_elsewhere_and_cannot_enter_touches_nothing() {
     let _turn = shared_turn();
-    if !is_root() {
-        return skip("needs root and namespaces");
-    }
+    needs!(is_root(), "needs root and namespaces");
     let place = Place::new();
     let container = Container::start(place.path("root"));
     let other = container.another(place.path("other"));

@@ -9,8 +9,9 @@ mod sudo;
 
 use crate::debian::Tree;
 use crate::extent::{leave_out, runs_all};
+use crate::skip::needs;
 use crate::support::{shared_turn, turn, wait_until};
-use machine::{Machine, PROGRAM, Unit, skips};
+use machine::{Machine, PROGRAM, Unit, can_boot};
 use std::path::Path;
 use std::time::Duration;
 use webdyno_host::agent::{AgentClient, ServerAddress, Start};
@@ -74,9 +75,7 @@ fn roll_back(machine: &Machine) {
 #[test]
 fn a_reload_and_a_restart_go_through_the_unit() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = Machine::boot();
     let (before, first) = (machine.configuration(), machine.unit("apache2"));
     assert_workers(&machine, 10);
@@ -119,9 +118,7 @@ fn assert_started_once(before: &Unit, after: &Unit) {
 #[test]
 fn a_restart_after_many_leaves_the_service_up() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = Machine::boot();
     machine.shell(BOUND);
     let before = machine.configuration();
@@ -141,9 +138,7 @@ fn a_restart_after_many_leaves_the_service_up() {
 #[test]
 fn a_boot_puts_back_what_was_not_kept_before_the_service_starts() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let mut machine = Machine::boot();
     let client = agent(&machine);
     change(&client, &[WORKERS], 15);
@@ -198,9 +193,7 @@ fn open_files(machine: &Machine, unit: &str) -> String {
 #[test]
 fn what_keeps_a_limit_of_open_files_is_where_debian_has_it() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = Machine::boot();
     let before = machine.configuration();
     let client = agent(&machine);
@@ -244,9 +237,7 @@ systemctl daemon-reload";
 #[test]
 fn a_limit_is_added_to_its_unit_and_nginx_reloaded_through_it() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = Machine::boot_with(&[GRANTED]);
     machine.shell(NGINX);
     let (before, first) = (machine.configuration(), machine.unit("nginx"));
@@ -303,9 +294,7 @@ a2enconf -q db && systemctl reload apache2";
 #[test]
 fn a_database_is_given_connections_that_its_unit_starts_with() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = Machine::boot();
     machine.shell(MARIADB);
     let (before, first) = (machine.configuration(), machine.unit("mariadb"));
@@ -334,9 +323,7 @@ fn a_database_is_given_connections_that_its_unit_starts_with() {
 #[test]
 fn a_shutdown_is_not_held_up_and_leaves_nothing_of_a_change() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let mut machine = Machine::boot();
     machine.shell(BOUND);
     let before = machine.configuration();
@@ -354,9 +341,7 @@ fn a_shutdown_is_not_held_up_and_leaves_nothing_of_a_change() {
 #[test]
 fn a_pool_is_reloaded_and_its_unit_stays_up() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = Machine::boot();
     machine.shell("a2enmod -q proxy_fcgi setenvif && a2enconf -q php8.2-fpm && systemctl reload apache2");
     let (before, first) = (machine.configuration(), machine.unit("php8.2-fpm"));
@@ -412,9 +397,7 @@ fn a_service_of_systemd_is_tuned_and_rolled_back() {
         return leave_out(1, "tunings of a service of systemd");
     }
     let _turn = turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = Machine::boot();
     tune_and_roll_back(&machine, |words| machine.webdyno(words));
 }

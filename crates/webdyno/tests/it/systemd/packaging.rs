@@ -3,7 +3,8 @@
 //!
 //! Facts: dpkg(1), debian-policy 9.3 (no service of ours is started), systemd.exec(5) for the unit in the examples.
 
-use super::machine::{Machine, skips};
+use super::machine::{Machine, can_boot};
+use crate::skip::needs;
 use crate::support::{shared_turn, wait_until};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,9 +44,7 @@ fn assert_the_unit_observes(machine: &Machine) {
 #[test]
 fn the_package_installs_and_leaves_nothing() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = Machine::boot();
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(package(folder.path()), machine.path("/root/webdyno.deb")).unwrap();

@@ -2,8 +2,9 @@
 //!
 //! Facts: sudoers(5), with `use_pty` as Debian's own file sets it; sshd(8).
 
-use super::machine::{Machine, PROGRAM, skips};
+use super::machine::{Machine, PROGRAM, can_boot};
 use super::{WORKERS, assert_restored, assert_workers, change, tune_and_roll_back};
+use crate::skip::needs;
 use crate::support::{shared_turn, turn, wait_until};
 use std::path::Path;
 use std::time::Duration;
@@ -53,9 +54,7 @@ fn operate(machine: &Machine, words: &str) -> (i32, String) {
 #[test]
 fn sudo_permits_what_tuning_takes_and_nothing_else() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = let_in();
     for refused in
         ["sh", "webdyno agent", "webdyno tune", "webdyno rollback --server local", "cat /etc/shadow"]
@@ -79,9 +78,7 @@ fn sudo_permits_what_tuning_takes_and_nothing_else() {
 #[test]
 fn a_tuning_by_ssh_and_sudo_is_kept_and_rolled_back() {
     let _turn = turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = let_in();
     tune_and_roll_back(&machine, |words| operate(&machine, words));
 }
@@ -90,9 +87,7 @@ fn a_tuning_by_ssh_and_sudo_is_kept_and_rolled_back() {
 #[test]
 fn a_guardian_behind_sudo_outlives_its_connection() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = let_in();
     let before = machine.configuration();
     let client = agent(&machine);
@@ -110,9 +105,7 @@ fn a_guardian_behind_sudo_outlives_its_connection() {
 #[test]
 fn an_agent_for_settings_runs_and_writes_nothing_that_it_is_given() {
     let _turn = shared_turn();
-    if skips() {
-        return;
-    }
+    needs!(can_boot());
     let machine = let_in();
     let before = machine.configuration();
     let client = agent(&machine);

@@ -1,6 +1,7 @@
 //! The static program needs nothing but a kernel and /proc: an older distribution, or none, is as good as ours.
 
-use super::{exec, obstacle, program, start};
+use super::{can_run, exec, program, start};
+use crate::skip::needs;
 use crate::support::{Place, shared_turn, skip, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,9 +35,7 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn the_static_program_runs_in_an_empty_root() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let Some(ours) = static_program() else {
         return skip("needs webdyno-static of this build (scripts/test makes it)");
     };
@@ -62,9 +61,7 @@ fn the_static_program_runs_in_an_empty_root() {
 #[test]
 fn the_static_program_is_what_is_sent() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let Some(ours) = static_program() else {
         return skip("needs webdyno-static of this build (scripts/test makes it)");
     };

@@ -1,8 +1,9 @@
 //! Whatever is killed, and whenever, an agent elsewhere puts everything back, ends, and leaves nothing.
 
 use super::sshd::{Sshd, processes, program as script, read};
-use super::{exec, obstacle, program};
-use crate::support::{Apache, Place, Server, shared_turn, signal, skip, wait_until};
+use super::{can_run, exec, program};
+use crate::skip::needs;
+use crate::support::{Apache, Place, Server, shared_turn, signal, wait_until};
 use rustix::process::Signal;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -45,9 +46,7 @@ fn ssh(sshd: &Sshd) -> Vec<u32> {
 #[test]
 fn nothing_stays_whoever_is_killed() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (place, site) = (Place::new(), Server::answering("hi"));
     let mut slowest = vec![];
     for whom in ["tool", "ssh", "agent", "sshd"] {
@@ -83,9 +82,7 @@ fn nothing_stays_whoever_is_killed() {
 #[test]
 fn nothing_stays_of_a_copy_that_was_cut_off() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (place, site) = (Place::new(), Server::answering("hi"));
     std::thread::scope(|scope| {
         for (whom, at_most) in [("tool", AT_ONCE), ("ssh", AT_ONCE), ("head", AT_ONCE), ("nobody", STALLED)] {
@@ -149,12 +146,8 @@ fn end_group(leader: u32) {
 #[test]
 fn a_change_is_put_back_when_the_connection_dies() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
-    if !std::path::Path::new("/usr/sbin/apache2").exists() {
-        return skip("needs apache2-bin");
-    }
+    needs!(can_run());
+    needs!(std::path::Path::new("/usr/sbin/apache2").exists(), "needs apache2-bin");
     let (place, sshd) = (Place::new(), Sshd::start());
     let apache = Apache::start(&place.path("server"), 20);
     let before = apache.configuration();
@@ -177,12 +170,8 @@ fn a_change_is_put_back_when_the_connection_dies() {
 #[test]
 fn a_rollback_reaches_a_server_without_our_program() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
-    if !std::path::Path::new("/usr/sbin/apache2").exists() {
-        return skip("needs apache2-bin");
-    }
+    needs!(can_run());
+    needs!(std::path::Path::new("/usr/sbin/apache2").exists(), "needs apache2-bin");
     let (place, sshd) = (Place::new(), Sshd::start());
     let apache = Apache::start(&place.path("server"), 20);
     let before = apache.configuration();

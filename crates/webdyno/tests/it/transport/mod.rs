@@ -8,6 +8,7 @@ mod sshd;
 mod workers;
 mod wrong;
 
+use crate::skip::needs;
 use crate::support::{Place, Server, can_mount, run, shared_turn, signal, skip, turn, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -42,13 +43,15 @@ fn start(command: &str, sudo: bool, own_executable: &Path) -> Result<AgentClient
     AgentClient::start(&Start { sudo, reads_only: true, ..Start::at(address, own_executable) })
 }
 
-/// Why nothing can be tested here.
-fn obstacle() -> Option<&'static str> {
-    match (Path::new("/usr/sbin/sshd").exists(), can_mount()) {
-        (false, _) => Some("needs openssh-server"),
-        (_, false) => Some("needs root and mount(8)"),
-        _ => None,
-    }
+/// Whether anything can be tested here, which is said where it cannot.
+fn can_run() -> bool {
+    let why = match (Path::new("/usr/sbin/sshd").exists(), can_mount()) {
+        (false, _) => "needs openssh-server",
+        (_, false) => "needs root and mount(8)",
+        _ => return true,
+    };
+    skip(why);
+    false
 }
 
 /// `webdyno diagnose --for` of a small server of ours, by these flags more; where it writes.
@@ -81,9 +84,7 @@ fn notes(place: &Place) -> Vec<String> {
 fn a_server_is_observed_over_ssh_and_another_one_by_its_role() {
     // Of the host behind it all servers are asked: to other tests that would be somebody else's requests.
     let _turn = turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (place, sshd, site) = (Place::new(), Sshd::start(), Server::answering("hi"));
     let flags = ["--for", "2s", "--server", "ssh://web1", "--server", "db=exec:sh -c 'exec dash'", "--sudo"];
     run(&mut diagnose(&place, &sshd, site.port, &flags)).with_code(0);
@@ -103,9 +104,7 @@ fn a_server_is_observed_over_ssh_and_another_one_by_its_role() {
 #[test]
 fn a_lost_connection_is_made_again_and_the_gap_is_noted() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (place, sshd, site) = (Place::new(), Sshd::start(), Server::answering("hi"));
     let flags = ["--for", "300s", "--server", "ssh://web1"];
     let mut running = diagnosis(&place, &sshd, site.port, &flags).spawn().unwrap();
@@ -134,9 +133,7 @@ fn a_lost_connection_is_made_again_and_the_gap_is_noted() {
 #[test]
 fn commands_lead_to_an_agent() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let sshd = Sshd::start();
     let login = sshd.login();
     for command in [

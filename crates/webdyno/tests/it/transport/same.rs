@@ -1,8 +1,9 @@
 //! One server with one fault, watched in three ways at once: the diagnosis is the same, wherever the agent is started from.
 
 use super::sshd::Sshd;
-use super::{diagnose, obstacle};
-use crate::support::{Apache, Place, run, shared_turn, signal, skip, turn};
+use super::{can_run, diagnose};
+use crate::skip::needs;
+use crate::support::{Apache, Place, run, shared_turn, signal, turn};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -24,9 +25,7 @@ fn summary(diagnosis: &Value) -> (String, Vec<String>, bool) {
 #[test]
 fn the_same_is_diagnosed_locally_by_a_command_and_over_ssh() {
     let _turn = turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (place, sshd) = (Place::new(), Sshd::start());
     let folder = place.path("apache");
     std::fs::create_dir(&folder).unwrap();
@@ -62,9 +61,7 @@ fn the_same_is_diagnosed_locally_by_a_command_and_over_ssh() {
 #[test]
 fn the_same_is_checked_locally_by_a_command_and_over_ssh() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (place, sshd) = (Place::new(), Sshd::start());
     let apache = Apache::start_event(&place.path("server"), 155);
     let before = apache.configuration();

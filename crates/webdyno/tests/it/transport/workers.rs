@@ -1,10 +1,11 @@
 //! Workers that ssh starts for a load: there is no server of NATS to set up, and nothing of them stays.
 
-use super::obstacle;
+use super::can_run;
 use super::program;
 use super::sshd::Sshd;
 use crate::distributed::Counting;
-use crate::support::{Place, run, shared_turn, skip, wait_until};
+use crate::skip::needs;
+use crate::support::{Place, run, shared_turn, wait_until};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -18,9 +19,7 @@ fn load(place: &Place, sshd: &Sshd, arguments: &[&str]) -> Command {
 #[test]
 fn workers_over_ssh_share_a_load_and_nothing_of_them_stays() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (place, sshd, server) = (Place::new(), Sshd::start(), Counting::start());
     let url = server.url("/");
     let both = ["--on", "ssh://web1,web2", "-n", "301", "-c", "64", "--json", "-", &url];
@@ -49,9 +48,7 @@ fn workers_over_ssh_share_a_load_and_nothing_of_them_stays() {
 #[test]
 fn why_there_is_no_worker_over_ssh_is_told_with_what_helps() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (place, sshd, server) = (Place::new(), Sshd::start(), Counting::start());
     let url = server.url("/");
     for (on, code, message, hint) in [

@@ -1,9 +1,10 @@
 //! What can be wrong with a server, its way and its machine is told in plain words, each with what helps.
 
 use super::sshd::{Sshd, program as script};
-use super::{diagnose, exec, obstacle, program, start};
+use super::{can_run, diagnose, exec, program, start};
 use crate::refusing::Refusing;
-use crate::support::{Place, run, shared_turn, skip};
+use crate::skip::needs;
+use crate::support::{Place, run, shared_turn};
 use std::fs;
 use webdyno_model::UserError;
 
@@ -17,9 +18,7 @@ fn check(error: Option<UserError>, message: &str, hint: &str) {
 #[test]
 fn what_keeps_ssh_from_a_server_is_told() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let (place, sshd) = (Place::new(), Sshd::start());
     let closed = Refusing::start();
     for (server, message, hint) in [
@@ -75,9 +74,7 @@ fn with_mounts(before: &str) -> String {
 #[test]
 fn what_a_machine_lacks_is_told() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let place = Place::new();
     let tmpfs = |options: &str, paths: &[&str]| {
         let mounts = paths.iter().map(|path| format!("mount -t tmpfs -o {options} none {path}"));
@@ -124,9 +121,7 @@ fn what_a_machine_lacks_is_told() {
 #[test]
 fn a_program_that_does_not_run_there_is_told() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let place = Place::new();
     let own = place.path("own");
     for (text, message, hint) in [
@@ -173,9 +168,7 @@ fn a_program_that_does_not_run_there_is_told() {
 #[test]
 fn what_sudo_refuses_is_told() {
     let _turn = shared_turn();
-    if let Some(why) = obstacle() {
-        return skip(why);
-    }
+    needs!(can_run());
     let place = Place::new();
     fs::create_dir(place.path("bin")).unwrap();
     let command = format!(
