@@ -2,10 +2,10 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::{memory_evidence, processors};
 use crate::wording::format_number;
-use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
 
@@ -58,16 +58,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             service_cpu_cores, run_queue_mean, pressure_group_cpu_some_fraction, pressure_cpu_some_fraction,
             rate,
         }),
-        remedies: vec![Remedy {
-            setting: SettingId::hardware("host"),
-            from: None,
-            to: None,
-            class: ApplyClass::Manual,
-            risk: "none for the site".into(),
-            why: "discard the run; use dedicated CPUs, a larger share, or another host".into(),
-            predicted: None,
-            together_with: vec![],
-        }],
+        remedies: vec![manual(
+            SettingId::hardware("host"),
+            "none for the site",
+            "discard the run; use dedicated CPUs, a larger share, or another host",
+        )],
     })
 }
 

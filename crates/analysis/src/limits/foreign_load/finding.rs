@@ -2,11 +2,11 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::processors;
 use crate::resources::processors::OtherProcesses;
 use crate::resources::slow_responses::{self, SlowPlace};
 use crate::wording::format_number;
-use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Predicted, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
@@ -132,18 +132,13 @@ fn remedy(facts: &Facts, others: &OtherProcesses) -> Remedy {
         let at = |share: f64| significant((rate * (1.0 + share * others.cores / own)).min(most.max(rate)), 3);
         Predicted { rate: at(0.9), ci95: [at(0.5), at(1.05)] }
     });
+    let why = format!(
+        "move {} to another machine or another time, or lower its priority (renice -n 19, a low cpu.weight)",
+        owner_text(others)
+    );
     Remedy {
-        setting: SettingId::hardware("other programs"),
-        from: None,
-        to: None,
-        class: ApplyClass::Manual,
-        risk: "these programs run slower, or elsewhere".into(),
-        why: format!(
-            "move {} to another machine or another time, or lower its priority (renice -n 19, a low cpu.weight)",
-            owner_text(others)
-        ),
         predicted,
-        together_with: vec![],
+        ..manual(SettingId::hardware("other programs"), "these programs run slower, or elsewhere", why)
     }
 }
 

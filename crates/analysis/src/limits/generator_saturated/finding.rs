@@ -2,11 +2,11 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::limits::network_saturated;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::{concurrency, memory_evidence, processors};
-use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::diagnosis::Finding;
 use webdyno_model::setting::SettingId;
 
 /// Above this share of busy processors the server may have no room, idle workers or not,
@@ -103,16 +103,7 @@ fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&st
             rate, offered_rate, connections_cap, waiting_in_generator_mean, workers_idle_mean,
             accept_queue_mean,
         }),
-        remedies: vec![Remedy {
-            setting: SettingId::generator(setting),
-            from: None,
-            to: None,
-            class: ApplyClass::Manual,
-            risk: "none for the server".into(),
-            why: why.into(),
-            predicted: None,
-            together_with: vec![],
-        }],
+        remedies: vec![manual(SettingId::generator(setting), "none for the server", why)],
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::limits::tls_handshakes;
 use crate::resources::{memory_evidence, request_cost, site_profile, workers};
 use crate::wording::{format_number, format_time};
@@ -301,14 +302,12 @@ fn cause_in_responses(facts: &Facts, reused: f64) -> Option<CloseCause> {
         words: words.into(),
         confidence: if allowed { 0.8 } else { 0.7 },
         remedy: Remedy {
-            setting: SettingId::application("Connection"),
             from: Some(SettingValue::Text("close".into())),
-            to: None,
-            class: ApplyClass::Manual,
-            risk: "it may be intended: ask the authors".into(),
-            why: "look for a header Connection: close in the program, or a response without a length: no server setting can change this".into(),
-            predicted: None,
-            together_with: vec![],
+            ..manual(
+                SettingId::application("Connection"),
+                "it may be intended: ask the authors",
+                "look for a header Connection: close in the program, or a response without a length: no server setting can change this",
+            )
         },
     })
 }

@@ -2,10 +2,10 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{database_connections, worker_remedies, worker_waits, workers};
 use crate::wording::format_number;
-use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
@@ -149,16 +149,14 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
         format!("; it is set in {file}{}", line.map_or(String::new(), |line| format!(":{line}")))
     });
     let direct = Remedy {
-        setting: SettingId::of_service("apache", passed.map_or("ProxyPass", |one| &one.setting)),
         from: passed.map(|one| SettingValue::Text(one.value.clone())),
-        to: None,
-        class: ApplyClass::Manual,
-        risk: "addresses that clients use must keep working".into(),
-        why: format!(
-            "a redirect, an alias or the same handler for both addresses needs one worker instead of two{written}"
-        ),
-        predicted: None,
-        together_with: vec![],
+        ..manual(
+            SettingId::of_service("apache", passed.map_or("ProxyPass", |one| &one.setting)),
+            "addresses that clients use must keep working",
+            format!(
+                "a redirect, an alias or the same handler for both addresses needs one worker instead of two{written}"
+            ),
+        )
     };
     let sized = (to > workers).then_some(sized);
     let most = sized.iter().all(|one| matches!(one.to, Some(SettingValue::Integer(to)) if to > 0));

@@ -7,7 +7,6 @@ use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::resources::worker_waits;
 use crate::wording::{format_bytes, format_number, format_time};
-use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingScope, SettingValue};
@@ -274,21 +273,12 @@ fn lighttpd_limit(facts: &Facts) -> Option<BandwidthLimit> {
 }
 
 fn remedy(limit: &BandwidthLimit) -> Remedy {
-    Remedy {
-        setting: limit.setting.clone(),
-        from: limit.value.clone().map(SettingValue::Text),
-        to: None,
-        class: ApplyClass::Manual,
-        risk: RISK.into(),
-        why: format!(
-            "the site is as fast as this limit{} allows; the operator decides whether it may be higher",
-            limit
-                .bytes_per_s
-                .map_or(String::new(), |rate| format!(" of {} KiB/s", format_number(rate / RATE_UNIT_BYTES)))
-        ),
-        predicted: None,
-        together_with: vec![],
-    }
+    let rate = limit.bytes_per_s.map(|rate| format!(" of {} KiB/s", format_number(rate / RATE_UNIT_BYTES)));
+    let why = format!(
+        "the site is as fast as this limit{} allows; the operator decides whether it may be higher",
+        rate.unwrap_or_default()
+    );
+    Remedy { from: limit.value.clone().map(SettingValue::Text), ..manual(limit.setting.clone(), RISK, why) }
 }
 
 #[cfg(test)]
