@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "webdyno/capacity/v1";
 
 /// What a load is counted in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadUnit {
     /// Requests per second, open loop.
+    #[default]
     RequestsPerSecond,
     /// Pages per second, open loop.
     PagesPerSecond,
@@ -31,7 +32,7 @@ impl LoadUnit {
 }
 
 /// One load of the search.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CapacityStep {
     /// Its number in the log.
     pub load: u32,
@@ -58,7 +59,7 @@ pub struct CapacityStep {
 }
 
 /// The capacity of a server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CapacityReport {
     /// [`SCHEMA`].
     pub schema: String,

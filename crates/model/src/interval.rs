@@ -276,7 +276,7 @@ impl ConnectionCounts {
 }
 
 /// How a load ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LoadEnd {
     /// From the start to the end.
     pub elapsed_us: u64,
@@ -293,10 +293,11 @@ pub struct LoadEnd {
 }
 
 /// Why a load ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
     /// The duration was over.
+    #[default]
     Duration,
     /// All requests had an outcome.
     Requests,

@@ -323,20 +323,15 @@ fn series(recording: &Recording) -> Vec<Series> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::capacity::LoadUnit;
 
     fn step(load: u32, offered: f64, missed: Option<&str>) -> CapacityStep {
         CapacityStep {
             load,
             offered,
             rate: Some(offered),
-            p50_us: None,
-            p99_us: None,
-            errors: None,
-            met: None,
             missed: missed.map(str::to_owned),
             measured_s: 3.0,
-            discarded: None,
+            ..CapacityStep::default()
         }
     }
 
@@ -352,21 +347,7 @@ mod tests {
             step(6, 1300.0, Some("p99<1s")),
         ];
         for (rate, load) in [(Some(1240.0), Some(4)), (Some(1000.0), Some(1)), (None, None)] {
-            let found = CapacityReport {
-                schema: String::new(),
-                unit: LoadUnit::RequestsPerSecond,
-                rate,
-                ci95: None,
-                objectives: vec![],
-                limited_by: None,
-                knee: None,
-                generator: None,
-                bottleneck: None,
-                bottleneck_summary: None,
-                steps: steps.clone(),
-                notes: vec![],
-                environment: None,
-            };
+            let found = CapacityReport { rate, steps: steps.clone(), ..CapacityReport::default() };
             assert_eq!(load_of_capacity(&found), load, "{rate:?}");
         }
     }

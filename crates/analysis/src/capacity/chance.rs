@@ -137,18 +137,7 @@ mod tests {
         };
         StepResult {
             kind: StepKind::Sample,
-            step: CapacityStep {
-                load: 1,
-                offered,
-                rate: None,
-                p50_us: None,
-                p99_us: None,
-                errors: None,
-                met,
-                missed: None,
-                measured_s: 10.0,
-                discarded: None,
-            },
+            step: CapacityStep { load: 1, offered, met, measured_s: 10.0, ..CapacityStep::default() },
             outcome: StepOutcome { met, share: Some(evidence), ..StepOutcome::default() },
             generator: None,
         }

@@ -292,14 +292,9 @@ mod tests {
             step: CapacityStep {
                 load: 1,
                 offered: spec.offered,
-                rate: None,
-                p50_us: None,
-                p99_us: None,
-                errors: None,
                 met: Some(met),
-                missed: None,
                 measured_s: 3.0,
-                discarded: None,
+                ..CapacityStep::default()
             },
             outcome: StepOutcome { met: Some(met), seems_met: met, ..StepOutcome::default() },
             generator: None,

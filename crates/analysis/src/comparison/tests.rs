@@ -5,7 +5,7 @@ use crate::facts::testing::{sample, with_harm_guard_trip};
 use proptest::prelude::*;
 use webdyno_model::environment::Environment;
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::interval::{EndReason, LoadEnd};
+use webdyno_model::interval::LoadEnd;
 use webdyno_model::page::PageInterval;
 use webdyno_model::workload::{Arrival, RequestSpec, Workload};
 
@@ -24,14 +24,7 @@ fn load(seconds: &[(u64, u64, u64)]) -> Measurement {
     Measurement {
         measured_to_s: seconds.len() as f64,
         intervals: seconds,
-        end: Some(LoadEnd {
-            elapsed_us: 8_000_000,
-            in_flight_at_end: 0,
-            waiting_at_end: 0,
-            censored_time: None,
-            thread_cpu_us: vec![],
-            reason: EndReason::Duration,
-        }),
+        end: Some(LoadEnd { elapsed_us: 8_000_000, ..LoadEnd::default() }),
         workload: Some(Workload { requests: vec![request], ..Workload::default() }),
         ..Measurement::default()
     }

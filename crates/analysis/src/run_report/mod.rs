@@ -155,7 +155,7 @@ fn per_second(count: u64, interval: &Interval) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use webdyno_model::interval::{EndReason, LoadEnd};
+    use webdyno_model::interval::LoadEnd;
     use webdyno_model::objective::Objective;
 
     fn interval(t_s: f64, times_us: &[u64], failed: u64, in_flight: u64) -> Interval {
@@ -210,10 +210,8 @@ mod tests {
         let end = LoadEnd {
             elapsed_us: 4_000_000,
             in_flight_at_end: 1,
-            waiting_at_end: 0,
             censored_time: censored.encode(),
-            thread_cpu_us: vec![],
-            reason: EndReason::Duration,
+            ..LoadEnd::default()
         };
         let mut measurement = Measurement {
             intervals: vec![

@@ -101,11 +101,9 @@ impl Engine {
     fn end(&self, elapsed_ns: u64, reason: EndReason) -> LoadEnd {
         LoadEnd {
             elapsed_us: elapsed_ns / 1000,
-            in_flight_at_end: 0,
-            waiting_at_end: 0,
-            censored_time: None,
             thread_cpu_us: vec![0; self.share.threads as usize],
             reason,
+            ..LoadEnd::default()
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::scenario::Catalogue;
 use std::cell::RefCell;
 use std::rc::Rc;
 use webdyno_model::event::{Event, EventBody, VERSION};
-use webdyno_model::interval::{EndReason, LoadEnd};
+use webdyno_model::interval::LoadEnd;
 use webdyno_model::purpose::Purpose;
 
 const SCENARIO: &str = r#"
@@ -58,14 +58,7 @@ impl ScenarioHosts for LocalHosts {
 /// A recording of a load with so many good answers a second.
 fn recording(command: &str, rate: u64) -> String {
     let measurement = crate::evidence::testing::measured(&[rate, rate + 2, rate - 2, rate], 0, 20_000);
-    let end = LoadEnd {
-        elapsed_us: 4_000_000,
-        in_flight_at_end: 0,
-        waiting_at_end: 0,
-        censored_time: None,
-        thread_cpu_us: vec![],
-        reason: EndReason::Duration,
-    };
+    let end = LoadEnd { elapsed_us: 4_000_000, ..LoadEnd::default() };
     let start = EventBody::SessionStart {
         command: command.into(),
         started_at: "2026-11-21T03:00:00Z".into(),

@@ -122,31 +122,19 @@ mod tests {
             load: 1,
             offered,
             rate: Some(offered),
-            p50_us: None,
-            p99_us: None,
-            errors: None,
             met: Some(missed.is_none()),
             missed: missed.map(str::to_owned),
             measured_s: 3.0,
-            discarded: None,
+            ..CapacityStep::default()
         }
     }
 
     fn found(rate: Option<f64>, limited_by: Option<&str>, generator: Option<&str>) -> CapacityReport {
         CapacityReport {
-            schema: String::new(),
-            unit: LoadUnit::RequestsPerSecond,
             rate,
-            ci95: None,
-            objectives: vec![],
             limited_by: limited_by.map(str::to_owned),
-            knee: None,
             generator: generator.map(str::to_owned),
-            bottleneck: None,
-            bottleneck_summary: None,
-            steps: vec![],
-            notes: vec![],
-            environment: None,
+            ..CapacityReport::default()
         }
     }
 

@@ -9,9 +9,9 @@ use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use std::collections::BTreeMap;
-use webdyno_model::capacity::{CapacityReport, LoadUnit};
+use webdyno_model::capacity::CapacityReport;
 use webdyno_model::histogram::TimeHistogram;
-use webdyno_model::interval::{EndReason, ErrorCounts, Interval, LoadEnd, NamedInterval};
+use webdyno_model::interval::{ErrorCounts, Interval, LoadEnd, NamedInterval};
 use webdyno_model::page::{PageInterval, VisitCounts};
 use webdyno_model::purpose::Purpose;
 use webdyno_model::workload::Workload;
@@ -50,14 +50,8 @@ pub fn second(t_s: u32, times_us: &[u64]) -> Interval {
 
 /// A load whose measured part begins after a second.
 pub fn load(number: u32, workload: Workload, intervals: Vec<Interval>) -> LoadRecord {
-    let end = LoadEnd {
-        elapsed_us: intervals.len() as u64 * 1_000_000,
-        in_flight_at_end: 2,
-        waiting_at_end: 0,
-        censored_time: None,
-        thread_cpu_us: vec![],
-        reason: EndReason::Duration,
-    };
+    let end =
+        LoadEnd { elapsed_us: intervals.len() as u64 * 1_000_000, in_flight_at_end: 2, ..LoadEnd::default() };
     LoadRecord {
         alone_us: None,
         load: number,
@@ -368,21 +362,7 @@ fn a_run_that_proves_nothing_fails_its_test_cases() {
 }
 
 fn capacity(rate: Option<f64>) -> View {
-    let report = CapacityReport {
-        schema: String::new(),
-        unit: LoadUnit::RequestsPerSecond,
-        rate,
-        ci95: None,
-        objectives: vec![],
-        limited_by: None,
-        knee: None,
-        generator: None,
-        bottleneck: None,
-        bottleneck_summary: None,
-        steps: vec![],
-        notes: vec![],
-        environment: None,
-    };
+    let report = CapacityReport { rate, ..CapacityReport::default() };
     let mut view = sample::view("capacity", Outcome::Capacity(Box::new(report)));
     view.loads = vec![sample::load(1, Purpose::Capacity, None, 0.0, sample::run(500.0, 2_000.0))];
     view

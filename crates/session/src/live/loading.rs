@@ -370,11 +370,8 @@ mod tests {
             }
             Ok(LoadEnd {
                 elapsed_us: 1_000_000,
-                in_flight_at_end: 0,
-                waiting_at_end: 0,
-                censored_time: None,
-                thread_cpu_us: vec![],
                 reason: control.stopped().unwrap_or(EndReason::Duration),
+                ..LoadEnd::default()
             })
         }
     }

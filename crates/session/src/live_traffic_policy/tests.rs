@@ -159,10 +159,9 @@ impl ScriptedTarget {
         let end = LoadEnd {
             elapsed_us: intervals.len() as u64 * 1_000_000,
             in_flight_at_end: USERS as u64,
-            waiting_at_end: 0,
-            censored_time: None,
             thread_cpu_us: vec![1_200_000],
             reason,
+            ..LoadEnd::default()
         };
         self.at(
             begins_us,

@@ -267,10 +267,9 @@ impl LoadModel {
         LoadEnd {
             elapsed_us: u64::from(self.length_s) * 1_000_000,
             in_flight_at_end: self.users as u64,
-            waiting_at_end: 0,
-            censored_time: None,
             thread_cpu_us: vec![u64::from(self.length_s) * 100_000],
             reason: EndReason::Enough,
+            ..LoadEnd::default()
         }
     }
 

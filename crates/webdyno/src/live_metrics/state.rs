@@ -338,10 +338,7 @@ pub mod tests {
         let end = webdyno_model::interval::LoadEnd {
             elapsed_us: 2_000_000,
             in_flight_at_end: 1,
-            waiting_at_end: 0,
-            censored_time: None,
-            thread_cpu_us: vec![],
-            reason: webdyno_model::interval::EndReason::Duration,
+            ..Default::default()
         };
         let (warmup_why, measured_to_s) = (None, None);
         let body = EventBody::LoadEnd { load: 1, end, measured_from_s: 0.0, warmup_why, measured_to_s };

@@ -218,7 +218,7 @@ fn column(times: &EncodedHistogram) -> Option<Value> {
 mod tests {
     use super::*;
     use webdyno_model::event::VERSION;
-    use webdyno_model::interval::{EndReason, LoadEnd};
+    use webdyno_model::interval::LoadEnd;
     use webdyno_model::purpose::Purpose;
     use webdyno_model::sample::Sample;
 
@@ -255,14 +255,7 @@ mod tests {
         );
         assert_eq!((&loaded["p99_us"], &loaded["in_flight"]), (&Value::Null, &json!(3)), "nothing was timed");
         assert_eq!(add(4_600_000, interval(100_000)), None);
-        let end = LoadEnd {
-            elapsed_us: 3_000_000,
-            in_flight_at_end: 0,
-            waiting_at_end: 0,
-            censored_time: None,
-            thread_cpu_us: vec![],
-            reason: EndReason::Duration,
-        };
+        let end = LoadEnd { elapsed_us: 3_000_000, ..LoadEnd::default() };
         let end =
             EventBody::LoadEnd { load: 2, end, measured_from_s: 0.0, warmup_why: None, measured_to_s: None };
         assert_eq!(add(4_700_000, end), Some(PageEvent::Changed));

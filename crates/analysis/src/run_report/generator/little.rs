@@ -81,7 +81,7 @@ impl InFlightCounts {
 mod tests {
     use super::*;
     use webdyno_model::histogram::TimeHistogram;
-    use webdyno_model::interval::{EndReason, LoadEnd};
+    use webdyno_model::interval::LoadEnd;
 
     fn times(all_us: &[(u64, u64)]) -> Option<EncodedHistogram> {
         let mut times = TimeHistogram::new();
@@ -96,14 +96,7 @@ mod tests {
     }
 
     fn end(censored_us: &[(u64, u64)]) -> Option<LoadEnd> {
-        Some(LoadEnd {
-            elapsed_us: 0,
-            in_flight_at_end: 0,
-            waiting_at_end: 0,
-            censored_time: times(censored_us),
-            thread_cpu_us: vec![],
-            reason: EndReason::Duration,
-        })
+        Some(LoadEnd { censored_time: times(censored_us), ..LoadEnd::default() })
     }
 
     fn check(
