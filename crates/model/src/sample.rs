@@ -35,7 +35,7 @@ pub struct CollectorInfo {
 }
 
 /// One value that a collector reads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Metric {
     /// `collector.what_unit`, or `collector.*.what_unit` for what there are several of: in readings the name of the disk,
     /// interface, pool.. stands for the star, in the command it stands for the word INSTANCE. It may hold dots.
@@ -73,10 +73,11 @@ impl Metric {
 }
 
 /// How readings of a metric combine over time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MetricKind {
     /// A level: means and extremes make sense.
+    #[default]
     Gauge,
     /// A total that rises: only differences make sense.
     Counter,
@@ -107,14 +108,7 @@ mod tests {
             ("cpu.idle_s", "cpu.idle_s", None, true),
             ("cpu.idle_s", "cpu.busy_s", None, false),
         ] {
-            let metric = Metric {
-                name: metric.into(),
-                unit: String::new(),
-                kind: MetricKind::Gauge,
-                source: String::new(),
-                reproduce: String::new(),
-                on_change: false,
-            };
+            let metric = Metric { name: metric.into(), ..Metric::default() };
             assert_eq!((metric.instance(value), metric.describes(value)), (instance, describes), "{value}");
         }
     }

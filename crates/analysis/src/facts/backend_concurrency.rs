@@ -62,18 +62,11 @@ mod tests {
     use crate::facts::facts;
     use crate::facts::testing::{apache, sample};
     use crate::measurement::Measurement;
-    use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+    use webdyno_model::sample::{CollectorInfo, Metric};
 
     #[test]
     fn time_behind_the_workers_is_what_is_there_by_the_rate() {
-        let metric = |name: &str| Metric {
-            name: name.into(),
-            unit: "count".into(),
-            kind: MetricKind::Gauge,
-            source: "x".into(),
-            reproduce: "true".into(),
-            on_change: false,
-        };
+        let metric = |name: &str| Metric { name: name.into(), ..Metric::default() };
         let metrics = [POOL_BUSY, POOL_ACTIVE, POOL_QUEUE, DATABASE].map(metric).to_vec();
         let collectors = vec![CollectorInfo { name: "x".into(), metrics }];
         let of = |levels: &[(&str, f64)]| {

@@ -96,14 +96,8 @@ mod tests {
 
     #[test]
     fn what_the_site_computes_is_that_of_all_its_programs() {
-        let metric = |name: &str| Metric {
-            name: name.into(),
-            unit: "s".into(),
-            kind: MetricKind::Counter,
-            source: "/proc".into(),
-            reproduce: "true".into(),
-            on_change: false,
-        };
+        let metric =
+            |name: &str| Metric { name: name.into(), kind: MetricKind::Counter, ..Metric::default() };
         let metrics = vec![metric("process.cpu_s"), metric("process.*.cpu_s")];
         let collectors = vec![CollectorInfo { name: "process".into(), metrics }];
         let reading = |t_s: f64| {

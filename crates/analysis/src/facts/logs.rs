@@ -71,14 +71,7 @@ mod tests {
 
     #[test]
     fn the_disk_of_the_logs_is_told_apart() {
-        let metric = |name: &str, kind| Metric {
-            name: name.into(),
-            unit: "s".into(),
-            kind,
-            source: "a file".into(),
-            reproduce: "cat".into(),
-            on_change: false,
-        };
+        let metric = |name: &str, kind| Metric { name: name.into(), kind, ..Metric::default() };
         let reading = |t_s: f64| {
             let values = [
                 ("disk.vda.logs_count", 0.0),

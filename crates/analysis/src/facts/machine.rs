@@ -158,14 +158,7 @@ mod tests {
 
     #[test]
     fn of_a_service_on_some_of_the_cores_these_count() {
-        let metric = |name: &str, kind| Metric {
-            name: name.into(),
-            unit: "s".into(),
-            kind,
-            source: "/proc/stat".into(),
-            reproduce: "true".into(),
-            on_change: false,
-        };
+        let metric = |name: &str, kind| Metric { name: name.into(), kind, ..Metric::default() };
         let metrics = vec![
             metric("cpu.*.busy_s", MetricKind::Counter),
             metric("cgroup.*.usable_count", MetricKind::Gauge),
@@ -194,14 +187,8 @@ mod tests {
 
     #[test]
     fn a_program_that_is_named_only_once_is_counted_from_the_first_look_on() {
-        let metric = Metric {
-            name: "foreign.*.cpu_s".into(),
-            unit: "s".into(),
-            kind: MetricKind::Counter,
-            source: "clocks".into(),
-            reproduce: "ps".into(),
-            on_change: false,
-        };
+        let metric =
+            Metric { name: "foreign.*.cpu_s".into(), kind: MetricKind::Counter, ..Metric::default() };
         let collectors = vec![CollectorInfo { name: "foreign".into(), metrics: vec![metric] }];
         let cores = |first: f64, at_s: f64| {
             let named = [("foreign.cpu_s", first + 4.0), ("foreign.perl.cpu_s", 4.0)];

@@ -2,7 +2,7 @@
 //!
 //! Sources: the collectors `php_fpm`, `opcache` and `process` (docs/metrics.md).
 
-use super::{Derivation, FactBuilder, FactId, Facts};
+use super::{Derivation, FactBuilder, FactId};
 use crate::measurement::statistics::mean;
 use crate::settings::backends;
 use std::collections::{BTreeMap, BTreeSet};
@@ -221,26 +221,17 @@ fn larger(former: Option<Fact>, fact: Fact) -> Fact {
     former.filter(|former| former.value > fact.value).unwrap_or(fact)
 }
 
-impl Facts {}
-
 #[cfg(test)]
 mod tests {
     use crate::facts::testing::sample;
     use crate::facts::{FactId, Facts, facts};
     use crate::measurement::Measurement;
-    use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+    use webdyno_model::sample::{CollectorInfo, Metric};
     use webdyno_model::service::{Endpoint, ScopedSetting, ServiceSnapshot};
     use webdyno_model::topology::{Link, Topology};
 
     fn metric(name: &str) -> Metric {
-        Metric {
-            name: name.into(),
-            unit: "count".into(),
-            kind: MetricKind::Gauge,
-            source: "a socket".into(),
-            reproduce: "ss".into(),
-            on_change: false,
-        }
+        Metric { name: name.into(), ..Metric::default() }
     }
 
     fn of(readings: &[(&str, f64, f64, f64)], topology: Option<Topology>) -> Facts {

@@ -305,11 +305,9 @@ mod tests {
     fn what_was_left_out_was_unchanged() {
         let metric = |name: &str| Metric {
             name: name.into(),
-            unit: "count".into(),
             kind: webdyno_model::sample::MetricKind::Counter,
-            source: "a file".into(),
-            reproduce: "cat".into(),
             on_change: true,
+            ..Metric::default()
         };
         let metrics = vec![metric("x.total"), metric("x.*.total"), metric("x.service.*.total")];
         let still = ["x.eth0.total", "x.service.eth0.total"];
@@ -349,15 +347,8 @@ mod tests {
         let sample = Sample { values: values.map(value).into(), ..Sample::default() };
         let measurement =
             Measurement { samples: vec![TimedSample { t_s: 1.0, sample }], ..Measurement::default() };
-        let (series, text) = (SeriesSet::of(&measurement), String::new);
-        let metric = |name: &str| Metric {
-            name: name.into(),
-            unit: text(),
-            kind: Counter,
-            source: text(),
-            reproduce: text(),
-            on_change: false,
-        };
+        let series = SeriesSet::of(&measurement);
+        let metric = |name: &str| Metric { name: name.into(), kind: Counter, ..Metric::default() };
         let template = metric("nic.*.sent_bytes");
         let all: Vec<_> = series.instances(&template).collect();
         assert_eq!(all, [("eth0.1", "nic.eth0.1.sent_bytes"), ("eth0", "nic.eth0.sent_bytes")]);

@@ -3,7 +3,7 @@
 
 use crate::measurement::series::SeriesSet;
 use std::collections::BTreeMap;
-use webdyno_model::sample::{Metric, MetricKind};
+use webdyno_model::sample::Metric;
 
 /// One level that is followed.
 #[derive(Debug, Clone, Copy)]
@@ -120,14 +120,7 @@ fn summed(
     if !metric.contains('*') {
         return points(series.all(metric));
     }
-    let template = Metric {
-        name: metric.to_owned(),
-        unit: String::new(),
-        kind: MetricKind::Gauge,
-        source: String::new(),
-        reproduce: String::new(),
-        on_change: false,
-    };
+    let template = Metric { name: metric.to_owned(), ..Metric::default() };
     let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
     for (_, name) in series.instances(&template) {
         for (t_s, value) in points(series.all(name)) {

@@ -37,14 +37,8 @@ pub fn read(mut measurement: Measurement, readings: &[&[(&str, f64)]]) -> Measur
         let sample = Sample { source: "x".into(), duration_us: 1, values, ..Sample::default() };
         measurement.samples.push(TimedSample { t_s: at as f64, sample });
     }
-    let metric = |(name, kind): &(&str, MetricKind)| Metric {
-        name: (*name).into(),
-        unit: "count".into(),
-        kind: *kind,
-        source: "a file".into(),
-        reproduce: "cat".into(),
-        on_change: false,
-    };
+    let metric =
+        |(name, kind): &(&str, MetricKind)| Metric { name: (*name).into(), kind: *kind, ..Metric::default() };
     let known = [
         ("x.held_count", MetricKind::Gauge),
         ("x.limit_count", MetricKind::Gauge),

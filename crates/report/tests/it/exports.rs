@@ -103,14 +103,12 @@ fn as_text(row: parquet::record::Row) -> BTreeMap<String, String> {
 
 /// A host of which a metric is read each second, another one only when it changes.
 fn observed() -> Recording {
-    use model_sample::{CollectorInfo, Metric, MetricKind, Sample};
+    use model_sample::{CollectorInfo, Metric, Sample};
     let metric = |name: &str, on_change| Metric {
         name: name.into(),
         unit: "count".into(),
-        kind: MetricKind::Gauge,
-        source: String::new(),
-        reproduce: String::new(),
         on_change,
+        ..Metric::default()
     };
     let reading = |t_us: u64, values: &[(&str, f64)]| {
         let values =

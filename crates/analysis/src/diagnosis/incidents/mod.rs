@@ -11,7 +11,7 @@ use crate::limits::incident::{IncidentFigure, IncidentRule};
 use crate::wording::format_number;
 use std::collections::{BTreeMap, HashMap};
 pub use table::ALL;
-use webdyno_model::sample::{CollectorInfo, FORWARD_FILL_READINGS_MAX, Metric, MetricKind, Sample};
+use webdyno_model::sample::{CollectorInfo, FORWARD_FILL_READINGS_MAX, Metric, Sample};
 
 /// So many readings in a row below the lower threshold end an incident.
 const CALM_READINGS: u32 = 10;
@@ -67,7 +67,7 @@ struct DetectorState {
 impl Default for Detector {
     /// One that has seen nothing.
     fn default() -> Self {
-        let named = |name: &str| Metric { name: name.to_owned(), ..EMPTY };
+        let named = |name: &str| Metric { name: name.to_owned(), ..Metric::default() };
         Self {
             last: HashMap::new(),
             states: BTreeMap::new(),
@@ -198,7 +198,7 @@ impl Detector {
                 })
             }
             IncidentFigure::ShareOf(whole) => {
-                let template = Metric { name: row.metric.to_owned(), ..EMPTY };
+                let template = Metric { name: row.metric.to_owned(), ..Metric::default() };
                 let whole = whole.replace('*', template.instance(name).unwrap_or("*"));
                 let whole = *values.get(&whole)?;
                 (whole > 0.0).then(|| value / whole)
@@ -206,15 +206,6 @@ impl Detector {
         }
     }
 }
-
-const EMPTY: Metric = Metric {
-    name: String::new(),
-    unit: String::new(),
-    kind: MetricKind::Gauge,
-    source: String::new(),
-    reproduce: String::new(),
-    on_change: false,
-};
 
 impl DetectorState {
     /// Takes the next figure. Gives whether it is time to speak.

@@ -92,7 +92,11 @@ fn each_of_several_has_its_own_incident() {
 
 /// The seconds at which something is told when readings leave out what is as it was, and tell all every so many.
 fn seconds_of_changes(metrics: &[(&str, &[f64])]) -> Vec<usize> {
-    let metric = |(name, _): &(&str, &[f64])| Metric { name: (*name).to_owned(), on_change: true, ..EMPTY };
+    let metric = |(name, _): &(&str, &[f64])| Metric {
+        name: (*name).to_owned(),
+        on_change: true,
+        ..Metric::default()
+    };
     let info = CollectorInfo { name: "x".into(), metrics: metrics.iter().map(metric).collect() };
     let mut detector = Detector::of(&[info]);
     let length = metrics[0].1.len();
@@ -130,7 +134,7 @@ fn what_is_left_out_of_a_reading_is_as_it_was() {
     // What was not read holds no longer.
     let mut failed = sample(1.0, "x", &[("conntrack.entries_count", 950.0)]).sample;
     failed.error = Some("torn".into());
-    let metrics = vec![Metric { name: "conntrack.max_count".into(), on_change: true, ..EMPTY }];
+    let metrics = vec![Metric { name: "conntrack.max_count".into(), on_change: true, ..Metric::default() }];
     let mut detector = Detector::of(&[CollectorInfo { name: "x".into(), metrics }]);
     detector.new_incidents(0.0, &sample(0.0, "x", &[("conntrack.max_count", 1000.0)]).sample);
     assert!((1..9).all(|second| detector.new_incidents(f64::from(second), &failed).is_empty()));

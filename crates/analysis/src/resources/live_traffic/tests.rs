@@ -171,14 +171,12 @@ fn during_the_load_our_own_requests_are_taken_off() {
 
 #[test]
 fn the_evidence_can_be_seen_by_hand() {
-    use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+    use webdyno_model::sample::{CollectorInfo, Metric};
     let metric = |name: &str, source: &str, reproduce: &str| Metric {
         name: name.into(),
-        unit: "count".into(),
-        kind: MetricKind::Gauge,
         source: source.into(),
         reproduce: reproduce.into(),
-        on_change: false,
+        ..Metric::default()
     };
     let metrics =
         vec![metric(ACCESSES, "mod_status", "count PORT"), metric(OTHERS, "sock_diag(7)", "ss PORT")];

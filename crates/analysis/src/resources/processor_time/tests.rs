@@ -7,7 +7,7 @@ use crate::facts::testing;
 use crate::facts::testing::sample;
 use crate::measurement::{Measurement, TimedSample};
 use proptest::prelude::*;
-use webdyno_model::sample::{CollectorInfo, Metric, MetricKind};
+use webdyno_model::sample::{CollectorInfo, Metric};
 
 fn read(t_s: f64, places: &[(&str, f64)]) -> TimedSample {
     let flags =
@@ -18,14 +18,7 @@ fn read(t_s: f64, places: &[(&str, f64)]) -> TimedSample {
 
 /// The facts of these readings, with what describes them.
 fn of(samples: Vec<TimedSample>) -> Facts {
-    let metric = |whose| Metric {
-        name: format!("profile.{whose}.*.samples_count"),
-        unit: "count".into(),
-        kind: MetricKind::Gauge,
-        source: "perf_event_open".into(),
-        reproduce: "perf record".into(),
-        on_change: false,
-    };
+    let metric = |whose| Metric { name: format!("profile.{whose}.*.samples_count"), ..Metric::default() };
     let collectors =
         vec![CollectorInfo { name: "profile".into(), metrics: ["service", "others"].map(metric).into() }];
     facts_of(&Measurement { samples, collectors, measured_to_s: 10.0, ..Measurement::default() }, None)
