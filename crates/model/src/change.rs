@@ -89,9 +89,7 @@ impl RenderedPlan {
     pub fn is_proposal(&self) -> bool {
         !self.managed.is_empty() || !self.to_decide.is_empty()
     }
-}
 
-impl RenderedPlan {
     /// The role of the host that it is for: a plan is for one; `None` for the one under load.
     pub fn server(&self) -> Option<&str> {
         self.changes.first()?.server.as_deref()

@@ -246,12 +246,9 @@ impl FakeServer {
             })
         };
         RenderedPlan {
-            changes: edits.iter().filter_map(change).collect(),
             files: edits.iter().map(file).collect(),
             class,
-            diff: String::new(),
-            managed: vec![],
-            to_decide: vec![],
+            ..RenderedPlan::live(edits.iter().filter_map(change).collect(), String::new())
         }
     }
 

@@ -136,7 +136,6 @@ fn plan(path: &Path, after: &str) -> RenderedPlan {
     };
     let before_sha256 = fs::read(&path).ok().map(|bytes| sha256_hex(&bytes));
     RenderedPlan {
-        changes: vec![change],
         files: vec![FileEdit {
             before: fs::read_to_string(&path).ok(),
             path,
@@ -144,9 +143,7 @@ fn plan(path: &Path, after: &str) -> RenderedPlan {
             after: after.into(),
         }],
         class: ApplyClass::Reload,
-        diff: String::new(),
-        managed: vec![],
-        to_decide: vec![],
+        ..RenderedPlan::live(vec![change], String::new())
     }
 }
 

@@ -46,15 +46,7 @@ fn plan(server: &FakeServer, changes: &[(&str, i64, i64)]) -> RenderedPlan {
         class: ApplyClass::Live,
         server: None,
     };
-    let changes = changes.iter().map(change).collect();
-    RenderedPlan {
-        changes,
-        files: vec![],
-        class: ApplyClass::Live,
-        diff: String::new(),
-        managed: vec![],
-        to_decide: vec![],
-    }
+    RenderedPlan::live(changes.iter().map(change).collect(), String::new())
 }
 
 fn apply(changer: &mut Changer, server: &FakeServer, changes: &[(&str, i64, i64)]) -> Result<u64> {

@@ -316,14 +316,7 @@ mod tests {
             after: (*after).into(),
         };
         let files = files.iter().map(edit).collect();
-        RenderedPlan {
-            changes: vec![],
-            files,
-            class: ApplyClass::Reload,
-            diff: String::new(),
-            managed: vec![],
-            to_decide: vec![],
-        }
+        RenderedPlan { files, class: ApplyClass::Reload, ..RenderedPlan::live(vec![], String::new()) }
     }
 
     pub(super) fn round(n: u32) -> Round {

@@ -202,12 +202,9 @@ impl TuningTarget for ScriptedTarget {
         let path = "/etc/apache2/x.conf".to_owned();
         let file = FileEdit { path, before_sha256: None, before: None, after: String::new() };
         Ok(Preparation::Plan(Box::new(RenderedPlan {
-            changes: wanted.iter().map(change).collect(),
             files: vec![file],
             class: ApplyClass::Reload,
-            diff: "+x".into(),
-            managed: vec![],
-            to_decide: vec![],
+            ..RenderedPlan::live(wanted.iter().map(change).collect(), "+x".into())
         })))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::tuning_target::TuningTarget;
 use std::collections::BTreeSet;
-use webdyno_model::change::{ApplyClass, RenderedPlan, SettingChange};
+use webdyno_model::change::{RenderedPlan, SettingChange};
 use webdyno_model::diagnosis::Remedy;
 use webdyno_model::setting::Target;
 use webdyno_model::tune::Round;
@@ -55,14 +55,7 @@ fn of_hosts(steps: &[RenderedPlan]) -> Vec<RenderedPlan> {
 
 /// Several plans as one, to be shown.
 pub(super) fn merged<'a>(steps: impl DoubleEndedIterator<Item = &'a RenderedPlan>) -> RenderedPlan {
-    let mut whole = RenderedPlan {
-        changes: vec![],
-        files: vec![],
-        class: ApplyClass::Live,
-        diff: String::new(),
-        managed: vec![],
-        to_decide: vec![],
-    };
+    let mut whole = RenderedPlan::live(vec![], String::new());
     for step in steps.rev() {
         whole.changes.extend(step.changes.iter().cloned());
         whole.files.extend(step.files.iter().cloned());
@@ -80,6 +73,7 @@ pub(super) fn merged<'a>(steps: impl DoubleEndedIterator<Item = &'a RenderedPlan
 #[cfg(test)]
 mod tests {
     use super::*;
+    use webdyno_model::change::ApplyClass;
     use webdyno_model::service::SettingValue;
     use webdyno_model::setting::SettingId;
 

@@ -167,15 +167,7 @@ pub fn prepare(
         class: ApplyClass::Live,
         server: None,
     };
-    let plan = RenderedPlan {
-        changes: vec![planned],
-        files: vec![],
-        class: ApplyClass::Live,
-        diff,
-        managed: vec![],
-        to_decide: vec![],
-    };
-    Ok((plan, sockets))
+    Ok((RenderedPlan::live(vec![planned], diff), sockets))
 }
 
 /// How a backlog is made to last over a start, where the service asks for less.

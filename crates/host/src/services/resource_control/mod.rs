@@ -65,7 +65,7 @@ pub fn prepare(
     service: &ServiceSnapshot,
     changes: &[SettingChange],
 ) -> Result<(Preparation, Vec<Controlled>)> {
-    let (mut plan, mut holders) = (empty_plan(), vec![]);
+    let (mut plan, mut holders) = (RenderedPlan::live(vec![], String::new()), vec![]);
     for change in changes {
         let planned = match planned(service, change) {
             Ok(planned) => planned,
@@ -87,18 +87,6 @@ fn planned(service: &ServiceSnapshot, change: &SettingChange) -> std::result::Re
             let why = format!("{} is changed by itself", change.setting.full_name());
             Err((why, None))
         }
-    }
-}
-
-fn empty_plan() -> RenderedPlan {
-    let diff = String::new();
-    RenderedPlan {
-        changes: vec![],
-        files: vec![],
-        class: ApplyClass::Live,
-        diff,
-        managed: vec![],
-        to_decide: vec![],
     }
 }
 
