@@ -107,14 +107,9 @@ mod tests {
         let round = |(number, rate): (usize, &f64)| RoundOutcome {
             name: format!("round {number}"),
             figures: [("load.rate".to_owned(), Some(*rate)), ("load.p99_us".to_owned(), None)].into(),
-            signs: vec![],
-            gains: vec![],
             expected: "healthy".into(),
             found: if number == 0 { "unknown".into() } else { "healthy".into() },
-            beside: vec![],
-            found_beside: vec![],
-            generator: None,
-            directory: String::new(),
+            ..RoundOutcome::default()
         };
         ScenarioOutcome {
             schema: SCHEMA.into(),

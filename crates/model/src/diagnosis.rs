@@ -20,7 +20,7 @@ pub const SCHEMA: &str = "webdyno/diagnosis/v1";
 pub const CHECK_SCHEMA: &str = "webdyno/check/v1";
 
 /// A named bottleneck.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Finding {
     /// Stable id, such as `apache-workers-exhausted`.
     pub id: String,

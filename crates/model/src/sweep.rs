@@ -209,7 +209,7 @@ pub struct LawPoint {
 }
 
 /// A curve and what it says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SweepReport {
     /// [`SCHEMA`].
     pub schema: String,

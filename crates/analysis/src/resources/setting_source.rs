@@ -189,14 +189,7 @@ mod tests {
     }
 
     fn finding(remedy: Remedy) -> Finding {
-        Finding {
-            id: "x".into(),
-            summary: String::new(),
-            confidence: 0.9,
-            explains_fraction: None,
-            facts: vec![],
-            remedies: vec![remedy],
-        }
+        Finding { id: "x".into(), confidence: 0.9, remedies: vec![remedy], ..Finding::default() }
     }
 
     #[test]

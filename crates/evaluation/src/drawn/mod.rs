@@ -85,7 +85,7 @@ pub struct RejectedDraw {
 }
 
 /// What a seed came to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SeedOutcome {
     /// The seed.
     pub seed: u64,
@@ -124,23 +124,7 @@ pub struct SeedOutcome {
 impl SeedOutcome {
     /// One of which nothing is known yet.
     pub fn of_seed(seed: u64) -> Self {
-        Self {
-            seed,
-            attempt: None,
-            rejected: vec![],
-            words: String::new(),
-            services: [String::new(), String::new()],
-            load: String::new(),
-            faults: vec![],
-            decoys: vec![],
-            truth: None,
-            found: vec![],
-            summaries: vec![],
-            tuned: None,
-            others_cores: None,
-            took_s: 0.0,
-            version: String::new(),
-        }
+        Self { seed, ..Self::default() }
     }
 
     /// Takes a draw.

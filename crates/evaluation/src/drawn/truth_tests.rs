@@ -21,14 +21,9 @@ fn outcome(rounds: &[(f64, f64)]) -> ScenarioOutcome {
         RoundOutcome {
             name: "x".into(),
             figures: figures.into_iter().map(|(name, value)| (name.to_owned(), Some(value))).collect(),
-            signs: vec![],
-            gains: vec![],
             expected: "x".into(),
             found: "x".into(),
-            beside: vec![],
-            found_beside: vec![],
-            generator: None,
-            directory: String::new(),
+            ..RoundOutcome::default()
         }
     };
     ScenarioOutcome {

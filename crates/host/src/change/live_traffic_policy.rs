@@ -88,18 +88,7 @@ mod tests {
     use webdyno_model::setting::SettingId;
 
     fn control(pid: u32) -> Control {
-        Control {
-            pid,
-            start_ticks: 1,
-            executable: "/x".into(),
-            arguments: vec![],
-            environment: BTreeMap::new(),
-            directory: "/".into(),
-            pid_file: None,
-            unit: None,
-            supervised: false,
-            inherited: None,
-        }
+        Control { pid, start_ticks: 1, executable: "/x".into(), directory: "/".into(), ..Control::default() }
     }
 
     fn activation(n: u64, pid_before: u32, changes: &[(&str, i64, i64, ApplyClass)]) -> (u64, Activate) {

@@ -89,9 +89,10 @@ pub enum Extra {
 }
 
 /// Where the access log goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogTarget {
     /// Where the package has it.
+    #[default]
     Usual,
     /// Onto the disk of [`Extra::SlowDisk`].
     SlowDisk,
@@ -169,7 +170,7 @@ pub enum Status {
 }
 
 /// What faults and decoys change.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
     /// Processors' time of the host.
     pub cpus: f64,

@@ -1,8 +1,8 @@
 //! Draws a server that nothing is wrong with, and its load: every pool has room for what comes.
 
 use super::random::Random;
-use super::server::{Arrival, Front, LogTarget, Names, Pages, Query, Server, Settings, Status};
-use std::collections::{BTreeMap, BTreeSet};
+use super::server::{Arrival, Front, Names, Pages, Query, Server, Settings, Status};
+use std::collections::BTreeSet;
 
 const SITES: [&str; 12] = [
     "shop", "forum", "portal", "gallery", "intranet", "wiki", "tickets", "library", "weather", "recipes",
@@ -120,39 +120,16 @@ fn settings(random: &mut Random) -> Settings {
         cpus: CPUS_FREE,
         mbit: MBIT_FREE,
         memory_mb: MEMORY_FREE_MB,
-        lost_one_in: None,
-        backlog: None,
-        sysctl: BTreeMap::new(),
         rsa_bits: random.one(&[0, 0, 2048]),
         resumes: true,
-        workers: 0,
         threads: random.one(&[16, 25, 32]),
-        server_limit: None,
         keepalive_s: random.whole(2, 5) as u32,
-        connections_per_child: 0,
-        overrides: false,
-        negotiates: false,
-        lookups: false,
         log_level: "warn",
-        log: LogTarget::Usual,
-        limit_kib_s: None,
-        limit_req: None,
-        compression: None,
-        nginx_workers: None,
         front_connections: random.one(&[1024, 2048, 4096]),
-        nginx_files: None,
-        proxy_places: None,
-        children: 0,
         opcache: true,
         opcache_mb: 128,
-        session: false,
-        app_workers: 0,
-        partner_workers: 0,
-        db_connections: 0,
         index: true,
-        number_first: false,
-        jobs: 0,
-        old_log: false,
+        ..Settings::default()
     }
 }
 

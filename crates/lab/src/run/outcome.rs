@@ -36,7 +36,7 @@ pub struct ScenarioOutcome {
 }
 
 /// One round.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct RoundOutcome {
     /// Its name.
     pub name: String,

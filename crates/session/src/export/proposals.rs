@@ -146,9 +146,7 @@ mod tests {
             id: limit.into(),
             summary: "The service is\nthrottled.".into(),
             confidence: 0.9,
-            explains_fraction: None,
-            facts: vec![],
-            remedies: vec![],
+            ..Finding::default()
         };
         export.propose(&finding, &remedy, unit);
     }

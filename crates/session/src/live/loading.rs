@@ -345,7 +345,6 @@ mod tests {
     use crate::log::writer::EventObserver;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::AtomicBool;
-    use webdyno_model::environment::Environment;
     use webdyno_model::harm_guard::HarmCause;
     use webdyno_model::number::Number;
     use webdyno_model::workload::RequestSpec;
@@ -379,13 +378,7 @@ mod tests {
     /// A load of such seconds that is to settle, whose events are shown to `watcher`.
     fn load_with(watcher: EventObserver, is_stopped: &Arc<AtomicBool>) -> Result<u32> {
         let folder = tempfile::tempdir().unwrap();
-        let about = SessionInfo {
-            command: "diagnose".into(),
-            client: Environment::default(),
-            goal: None,
-            objectives: vec![],
-            operator: None,
-        };
+        let about = SessionInfo { command: "diagnose".into(), ..SessionInfo::default() };
         let mut session =
             LiveSession::begin(&folder.path().join("run"), about, Arc::default(), watcher).unwrap();
         session.generate_with(Arc::new(Seconds(is_stopped.clone())));

@@ -44,7 +44,7 @@ use webdyno_model::tune::Goal;
 use webdyno_model::{Result, UserError};
 
 /// What a session is about: the content of its first event.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct SessionInfo {
     /// `run`, `diagnose`, `tune`, `quickstart`.
     pub command: String,

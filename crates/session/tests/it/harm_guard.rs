@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use webdyno_model::change::ApplyOptions;
-use webdyno_model::environment::Environment;
 use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
 use webdyno_model::purpose::Purpose;
@@ -34,13 +33,7 @@ fn workload(port: u16) -> Workload {
 
 /// A session with an agent; gives what `work` makes of its stand, and the recording.
 fn session<T>(folder: &Path, test: &str, work: impl FnOnce(&mut LiveTarget<'_>) -> T) -> (T, Recording) {
-    let about = SessionInfo {
-        command: "tune".into(),
-        client: Environment::default(),
-        goal: None,
-        objectives: vec![],
-        operator: None,
-    };
+    let about = SessionInfo { command: "tune".into(), ..SessionInfo::default() };
     let directory = folder.join("run");
     let mut session =
         LiveSession::begin(&directory, about, Arc::new(AtomicBool::new(false)), Box::new(|_| {})).unwrap();

@@ -122,14 +122,7 @@ fn visitors_carry_the_cookies_that_they_were_given() {
 #[test]
 fn it_is_proposed_where_making_answers_limits() {
     let facts = facts(&FULL, &[]);
-    let finding = |id: &str| Finding {
-        id: id.into(),
-        summary: String::new(),
-        confidence: 0.9,
-        explains_fraction: None,
-        facts: vec![],
-        remedies: vec![],
-    };
+    let finding = |id: &str| Finding { id: id.into(), confidence: 0.9, ..Finding::default() };
     let proposed = |ids: &[&str], cache: Option<&SiteCache>| {
         let mut findings: Vec<Finding> = ids.iter().map(|id| finding(id)).collect();
         add_remedy(&facts, &mut findings, cache);

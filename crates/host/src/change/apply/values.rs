@@ -33,15 +33,9 @@ const SHOWN_MAX: Duration = Duration::from_secs(5);
 fn served_by(holder: &ValueHolder, front: &ServiceSnapshot) -> Served {
     let control = front.control.clone().unwrap_or_else(|| Control {
         pid: front.pid,
-        start_ticks: 0,
         executable: front.executable.clone().unwrap_or_default(),
-        arguments: vec![],
-        environment: BTreeMap::new(),
         directory: "/".into(),
-        pid_file: None,
-        unit: None,
-        supervised: false,
-        inherited: None,
+        ..Control::default()
     });
     Served { service: holder.name().into(), port: front.port, control }
 }

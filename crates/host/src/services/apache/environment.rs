@@ -130,13 +130,9 @@ mod tests {
             pid: main.pid,
             start_ticks: main.start_ticks,
             executable: "/bin/sleep".into(),
-            arguments: vec![],
             environment: all.clone(),
             directory: "/".into(),
-            pid_file: None,
-            unit: None,
-            supervised: false,
-            inherited: None,
+            ..Control::default()
         };
         // A moment after its start it has none yet.
         assert!(wait_until(Duration::from_secs(10), || procfs::environment(main.pid).unwrap() == all));

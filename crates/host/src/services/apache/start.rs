@@ -223,12 +223,8 @@ mod tests {
             start_ticks: procfs::stat(pid).unwrap().start_ticks,
             executable: "/usr/sbin/apache2".into(),
             arguments: vec!["apache2".into()],
-            environment: Default::default(),
             directory: "/".into(),
-            pid_file: None,
-            unit: None,
-            supervised: false,
-            inherited: None,
+            ..Control::default()
         };
         let error = start(&control, 80).unwrap_err();
         assert!(error.message.contains("still runs"), "{error}");

@@ -262,14 +262,11 @@ pub fn sweep() -> View {
         points,
         plateau: found.plateau,
         choice: found.choice,
-        best: None,
         unsure: found.unsure,
-        objectives: vec![],
         usl: found.usl,
         notes: found.notes,
-        original: None,
         environment: Some(machine()),
-        study: None,
+        ..SweepReport::default()
     };
     view("sweep", Outcome::Sweep(Box::new(report)))
 }

@@ -108,9 +108,7 @@ pub fn diagnosis_exhausted() -> View {
             "AllowOverride All is in force for /srv/www: every request looks for .htaccess in 3 directories."
                 .into(),
         confidence: 0.6,
-        explains_fraction: None,
-        facts: vec![],
-        remedies: vec![],
+        ..Finding::default()
     };
     let mut diagnosis = diagnosis(vec![exhausted(), also], run.clone());
     diagnosis.next_limit = Some(NextLimit { id: "cpu-saturated".into(), rate: Some(2_230.0) });
@@ -143,7 +141,6 @@ pub fn diagnosis_plain(id: &str, summary: &str) -> View {
         id: id.into(),
         summary: summary.into(),
         confidence: 0.9,
-        explains_fraction: None,
         facts: vec![fact(
             "good_rate",
             120.0,
@@ -151,7 +148,7 @@ pub fn diagnosis_plain(id: &str, summary: &str) -> View {
             "webdyno",
             "webdyno run http://127.0.0.1:8080/ -r 120",
         )],
-        remedies: vec![],
+        ..Finding::default()
     };
     view("diagnose", Outcome::Diagnosis(diagnosis(vec![finding], run(120.0, 1_200.0))))
 }

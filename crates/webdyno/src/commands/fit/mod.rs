@@ -70,22 +70,7 @@ fn of_table(source: &Path) -> Result<SweepReport> {
 }
 
 fn unfitted(points: Vec<SweepPoint>) -> SweepReport {
-    SweepReport {
-        schema: SCHEMA.into(),
-        knob: "value".into(),
-        knobs: vec![],
-        points,
-        plateau: None,
-        choice: None,
-        best: None,
-        unsure: None,
-        objectives: vec![],
-        usl: None,
-        notes: vec![],
-        original: None,
-        environment: None,
-        study: None,
-    }
+    SweepReport { schema: SCHEMA.into(), knob: "value".into(), points, ..SweepReport::default() }
 }
 
 fn bytes(source: &Path, name: &str) -> Result<Vec<u8>> {

@@ -45,10 +45,7 @@ impl Tree {
             arguments,
             environment: BTreeMap::from([("RUN".to_owned(), self.path("run").to_str().unwrap().to_owned())]),
             directory: self.root(),
-            pid_file: None,
-            unit: None,
-            supervised: false,
-            inherited: None,
+            ..Control::default()
         };
         let main_file = self.path("etc/httpd.conf");
         let evaluation = evaluate(Input {
