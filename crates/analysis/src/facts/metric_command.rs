@@ -81,19 +81,13 @@ pub(super) fn repeated(command: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::apache;
-    use webdyno_model::service::ScopedSetting;
+    use crate::facts::testing::{apache, scoped_setting};
 
     #[test]
     fn a_command_is_about_the_program_that_is_read() {
         let mut front = apache(&[]);
         front.pid = 30;
-        let handler = ScopedSetting {
-            setting: "SetHandler".into(),
-            value: "unix:/run/x.sock|fcgi://localhost".into(),
-            ..ScopedSetting::default()
-        };
-        front.scoped = vec![handler];
+        front.scoped = vec![scoped_setting("SetHandler", "unix:/run/x.sock|fcgi://localhost", &[])];
         let endpoint =
             |name: &str, address: &str| Endpoint { name: name.into(), address: address.into(), path: None };
         let service = |program: &str, pid, endpoints: Vec<Endpoint>| ServiceSnapshot {

@@ -223,11 +223,11 @@ fn larger(former: Option<Fact>, fact: Fact) -> Fact {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::testing::sample;
+    use crate::facts::testing::{sample, scoped_setting};
     use crate::facts::{FactId, Facts, facts};
     use crate::measurement::Measurement;
     use webdyno_model::sample::{CollectorInfo, Metric};
-    use webdyno_model::service::{Endpoint, ScopedSetting, ServiceSnapshot};
+    use webdyno_model::service::{Endpoint, ServiceSnapshot};
     use webdyno_model::topology::{Link, Topology};
 
     fn metric(name: &str) -> Metric {
@@ -380,11 +380,7 @@ mod tests {
             vec![all(1.0, waiting(30.0)), all(2.0, vec![]), all(3.0, waiting(10.0)), all(4.0, waiting(0.0))];
         let metrics = [super::UNIX_QUEUE, super::TCP_QUEUE].map(metric).to_vec();
         let collectors = vec![CollectorInfo { name: "sockets".into(), metrics }];
-        let handler = ScopedSetting {
-            setting: "SetHandler".into(),
-            value: "proxy:unix:/run/x.sock|fcgi://localhost".into(),
-            ..ScopedSetting::default()
-        };
+        let handler = scoped_setting("SetHandler", "proxy:unix:/run/x.sock|fcgi://localhost", &[]);
         let service = Some(ServiceSnapshot { port: 80, scoped: vec![handler], ..ServiceSnapshot::default() });
         let measurement =
             Measurement { samples, collectors, service, measured_to_s: 10.0, ..Measurement::default() };

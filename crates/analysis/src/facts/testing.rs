@@ -6,7 +6,7 @@ use webdyno_model::fact::Fact;
 use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 use webdyno_model::number::Number;
 use webdyno_model::sample::Sample;
-use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingInForce, SettingValue};
 
 /// One fact.
 fn fact(name: FactId, value: f64) -> Fact {
@@ -64,6 +64,12 @@ pub fn apache(settings: &[(&str, i64)]) -> ServiceSnapshot {
         settings: settings.iter().map(setting).collect(),
         ..ServiceSnapshot::default()
     }
+}
+
+/// A setting as a file has it, in these parts of the site, from the outside.
+pub fn scoped_setting(setting: &str, value: &str, parts: &[&str]) -> ScopedSetting {
+    let scope = parts.iter().map(|part| (*part).into()).collect();
+    ScopedSetting { setting: setting.into(), value: value.into(), scope, ..ScopedSetting::default() }
 }
 
 /// A brake that was pulled because two processes were killed.

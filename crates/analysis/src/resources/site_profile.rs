@@ -271,17 +271,14 @@ fn busiest_backend(facts: &Facts) -> Option<(String, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool};
+    use crate::facts::testing::{facts, of_pool, scoped_setting};
 
     fn of(url: &str, modules: &[&str], scoped: &[(&str, &str, &str)]) -> Facts {
         let mut facts = facts(&[(FactId::service_cpu_cores, 0.1)], &[]);
         let service = facts.service.as_mut().unwrap();
         service.modules = modules.iter().map(|module| (*module).to_owned()).collect();
-        let setting = |(setting, value, scope): &(&str, &str, &str)| ScopedSetting {
-            setting: (*setting).into(),
-            value: (*value).into(),
-            scope: vec!["VirtualHost *:80".into(), (*scope).into()],
-            ..ScopedSetting::default()
+        let setting = |(setting, value, scope): &(&str, &str, &str)| {
+            scoped_setting(setting, value, &["VirtualHost *:80", *scope])
         };
         service.scoped = scoped.iter().map(setting).collect();
         facts.request_targets = vec![RequestTarget { share: 1.0, ..RequestTarget::of(url).unwrap() }];
@@ -338,12 +335,7 @@ mod tests {
             watched.loaded = false;
             let service = watched.service.as_mut().unwrap();
             (service.service, service.port) = ("nginx".into(), 443);
-            let listen = |value: &&str| ScopedSetting {
-                setting: "listen".into(),
-                value: (*value).into(),
-                scope: vec!["server a".into()],
-                ..ScopedSetting::default()
-            };
+            let listen = |value: &&str| scoped_setting("listen", value, &["server a"]);
             service.scoped = listens.iter().map(listen).collect();
             assert_eq!(is_tls(&watched), encrypts, "{listens:?}");
         }

@@ -221,8 +221,7 @@ fn live_backlog(facts: &Facts, to: f64) -> Vec<SettingChange> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
-    use webdyno_model::service::ScopedSetting;
+    use crate::facts::testing::{facts, scoped_setting};
 
     const OVERFLOW: [(FactId, f64); 5] = [
         (FactId::listen_overflows, 120.0),
@@ -291,10 +290,7 @@ mod tests {
             let mut facts = facts(&known, &[]);
             let service = facts.service.as_mut().unwrap();
             service.service = "nginx".into();
-            let scope = vec!["server _".into()];
-            let listen =
-                ScopedSetting { setting: "listen".into(), value: listen.into(), scope, ..Default::default() };
-            service.scoped = vec![listen];
+            service.scoped = vec![scoped_setting("listen", listen, &["server _"])];
             let remedies = check(&facts).unwrap().remedies;
             remedies
                 .iter()

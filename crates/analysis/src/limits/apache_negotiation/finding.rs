@@ -150,8 +150,7 @@ fn remedies(met: &NegotiationCause) -> Vec<Remedy> {
 mod tests {
     use super::*;
     use crate::facts::FactId;
-    use crate::facts::testing::facts;
-    use webdyno_model::service::ScopedSetting;
+    use crate::facts::testing::{facts, scoped_setting};
 
     fn with(url: &str, options: &str, index: &str, us: f64, system: f64) -> Option<f64> {
         let values = [
@@ -164,12 +163,8 @@ mod tests {
         let mut facts = facts(&values, &[]);
         let service = facts.service.as_mut().unwrap();
         service.modules = vec!["core_module".into()];
-        let scoped = |(setting, value): (&str, &str)| ScopedSetting {
-            setting: setting.into(),
-            value: value.into(),
-            scope: vec!["DocumentRoot /srv/archive/".into()],
-            ..ScopedSetting::default()
-        };
+        let scoped =
+            |(setting, value): (&str, &str)| scoped_setting(setting, value, &["DocumentRoot /srv/archive/"]);
         service.scoped = [("Options", options), ("DirectoryIndex", index)].map(scoped).into();
         facts.request_targets = vec![RequestTarget { share: 1.0, ..RequestTarget::of(url).unwrap() }];
         check(&facts).map(|finding| finding.confidence)
@@ -184,11 +179,8 @@ mod tests {
             ("", None),
         ] {
             let mut service = ServiceSnapshot { service: "apache".into(), ..ServiceSnapshot::default() };
-            let scoped = |(setting, value): (&str, &str)| ScopedSetting {
-                setting: setting.into(),
-                value: value.into(),
-                scope: vec!["DocumentRoot /srv/archive/".into()],
-                ..ScopedSetting::default()
+            let scoped = |(setting, value): (&str, &str)| {
+                scoped_setting(setting, value, &["DocumentRoot /srv/archive/"])
             };
             service.scoped =
                 [("Options", "MultiViews"), ("DirectoryIndex", "index"), ("DirectoryIndex files", files)]

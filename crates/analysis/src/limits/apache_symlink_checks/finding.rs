@@ -165,18 +165,13 @@ fn with_links(options: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
-    use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+    use crate::facts::testing::{facts, scoped_setting};
+    use webdyno_model::service::ServiceSnapshot;
 
     fn service(options: &str) -> Option<ServiceSnapshot> {
         let mut service = facts(&[], &[]).service.unwrap();
         service.modules = vec!["core_module".into()];
-        service.scoped = vec![ScopedSetting {
-            setting: "Options".into(),
-            value: options.into(),
-            scope: vec!["DocumentRoot /srv/store/".into()],
-            ..ScopedSetting::default()
-        }];
+        service.scoped = vec![scoped_setting("Options", options, &["DocumentRoot /srv/store/"])];
         Some(service)
     }
 

@@ -194,7 +194,7 @@ fn predicted(facts: &Facts, workers: Option<f64>, to: Option<f64>) -> Option<Pre
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts_of_several, with_changes};
+    use crate::facts::testing::{facts_of_several, scoped_setting, with_changes};
     use crate::settings::backends::UNKNOWN;
     use webdyno_model::service::ServiceSnapshot;
     use webdyno_model::topology::{Link, Topology};
@@ -311,7 +311,6 @@ mod tests {
 
     #[test]
     fn what_takes_in_all_connections_has_its_queue_inside() {
-        use webdyno_model::service::ScopedSetting;
         let with = |changes: &[(FactId, f64)], busiest: f64, queue: f64, setting: &str| {
             let several = [
                 (FactId::backend_queue_mean, APP, queue),
@@ -320,11 +319,7 @@ mod tests {
             ];
             let mut facts =
                 of(&with_changes(&[(FactId::failed_fraction, 0.0)], changes), &several, Some("unknown"));
-            facts.service.as_mut().unwrap().scoped = vec![ScopedSetting {
-                setting: setting.into(),
-                value: APP.into(),
-                ..ScopedSetting::default()
-            }];
+            facts.service.as_mut().unwrap().scoped = vec![scoped_setting(setting, APP, &[])];
             check(&facts)
         };
         let found = with(&[], 0.1, f64::NAN, "proxy_pass").unwrap();

@@ -182,17 +182,12 @@ fn same_address(listens: &str, address: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, scoped_setting, with_changes};
     use webdyno_model::change::ApplyClass;
-    use webdyno_model::service::ScopedSetting;
 
     fn of(values: &[(FactId, f64)], handlers: &[&str]) -> Facts {
         let mut facts = facts(values, &[]);
-        let setting = |value: &&str| ScopedSetting {
-            setting: "SetHandler".into(),
-            value: (*value).into(),
-            ..Default::default()
-        };
+        let setting = |value: &&str| scoped_setting("SetHandler", value, &[]);
         facts.service.as_mut().unwrap().scoped = handlers.iter().map(setting).collect();
         facts
     }

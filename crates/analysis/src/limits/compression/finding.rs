@@ -132,9 +132,9 @@ fn remedy(facts: &Facts, request_us: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{add_samples, facts, with_changes};
+    use crate::facts::testing::{add_samples, facts, scoped_setting, with_changes};
     use crate::settings::effective::RequestTarget;
-    use webdyno_model::service::{ScopedSetting, SettingValue};
+    use webdyno_model::service::SettingValue;
 
     /// nginx compresses files at level 9.
     fn with(changes: &[(FactId, f64)], compressed: bool) -> Option<Finding> {
@@ -155,8 +155,7 @@ mod tests {
         let mut facts = facts(&with_changes(&base, changes), &[("gzip_comp_level", 9)]);
         let service = facts.service.as_mut().unwrap();
         service.service = "nginx".into();
-        service.scoped =
-            vec![ScopedSetting { setting: "gzip".into(), value: "on".into(), ..ScopedSetting::default() }];
+        service.scoped = vec![scoped_setting("gzip", "on", &[])];
         let target = RequestTarget::of("http://h/layer.csv").unwrap();
         facts.request_targets = vec![RequestTarget { share: 1.0, compressed, ..target }];
         facts

@@ -78,9 +78,8 @@ fn value(service: &ServiceSnapshot, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, scoped_setting, with_changes};
     use crate::settings::effective::RequestTarget;
-    use webdyno_model::service::ScopedSetting;
 
     fn with(changes: &[(FactId, f64)], compressed: bool, scoped: &[(&str, &str)]) -> Option<SettingValue> {
         let base = [
@@ -92,12 +91,7 @@ mod tests {
         let mut facts = facts(&with_changes(&base, changes), &[(LEVEL, 6)]);
         let service = facts.service.as_mut().unwrap();
         service.service = NGINX.into();
-        let scoped = scoped.iter().map(|(setting, value)| ScopedSetting {
-            setting: (*setting).into(),
-            value: (*value).into(),
-            ..ScopedSetting::default()
-        });
-        service.scoped = scoped.collect();
+        service.scoped = scoped.iter().map(|(setting, value)| scoped_setting(setting, value, &[])).collect();
         let target = RequestTarget::of("http://h/layer.csv").unwrap();
         facts.request_targets = vec![RequestTarget { share: 1.0, compressed, ..target }];
         remedy(&facts).and_then(|remedy| remedy.to)

@@ -92,24 +92,15 @@ fn upstreams(service: &ServiceSnapshot, by: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, scoped_setting};
     use crate::resources::php_fpm::tests::add_fpm_backend;
-    use webdyno_model::service::ScopedSetting;
-
-    fn scoped(setting: &str, value: &str, scope: &str) -> ScopedSetting {
-        ScopedSetting {
-            setting: setting.into(),
-            value: value.into(),
-            scope: vec![scope.into()],
-            ..ScopedSetting::default()
-        }
-    }
 
     fn remedy(scopes: &[(&str, &str, &str)], in_flight: f64) -> Remedy {
         let mut facts = facts(&[(FactId::in_flight_mean, in_flight)], &[("worker_processes", 2)]);
         let service = facts.service.as_mut().unwrap();
         service.service = NGINX.into();
-        service.scoped = scopes.iter().map(|(setting, value, scope)| scoped(setting, value, scope)).collect();
+        let scoped = scopes.iter().map(|(setting, value, scope)| scoped_setting(setting, value, &[*scope]));
+        service.scoped = scoped.collect();
         kept_connections(&facts, Some("10.0.0.2:8080"), None)
     }
 
@@ -149,7 +140,8 @@ mod tests {
             }
             let service = facts.service.as_mut().unwrap();
             service.service = NGINX.into();
-            service.scoped = scopes.map(|(setting, value, scope)| scoped(setting, value, scope)).into();
+            service.scoped =
+                scopes.map(|(setting, value, scope)| scoped_setting(setting, value, &[scope])).into();
             let changes = kept_connections(&facts, Some("127.0.0.1:9000"), None).setting_changes();
             changes.first().map(|change| (change.setting.full_name(), change.to.number().unwrap()))
         };

@@ -110,7 +110,7 @@ fn finding(facts: &Facts, summary: String, confidence: f64, (setting, why): (&st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, facts_of_several};
+    use crate::facts::testing::{facts, facts_of_several, scoped_setting};
 
     #[test]
     fn fires_only_on_a_fault() {
@@ -161,11 +161,7 @@ mod tests {
 
     fn scoped(line: &str) -> webdyno_model::service::ScopedSetting {
         let (setting, value) = line.split_once(' ').unwrap();
-        webdyno_model::service::ScopedSetting {
-            setting: setting.into(),
-            value: value.into(),
-            ..Default::default()
-        }
+        scoped_setting(setting, value, &[])
     }
 
     #[test]

@@ -181,8 +181,7 @@ fn remedy(lookup: &LookupSetting) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
-    use webdyno_model::service::ScopedSetting;
+    use crate::facts::testing::{facts, scoped_setting, with_changes};
 
     const HELD: [(FactId, f64); 5] = [
         (FactId::look_ups_mean, 140.0),
@@ -195,12 +194,11 @@ mod tests {
     fn with(changes: &[(FactId, f64)], setting: &str, value: &str) -> Option<Finding> {
         let values = with_changes(&HELD, changes);
         let mut facts = facts(&values, &[]);
-        facts.service.as_mut().unwrap().scoped.push(ScopedSetting {
-            setting: setting.into(),
-            value: value.into(),
-            scope: vec!["DocumentRoot /srv/a/".into()],
-            ..ScopedSetting::default()
-        });
+        facts.service.as_mut().unwrap().scoped.push(scoped_setting(
+            setting,
+            value,
+            &["DocumentRoot /srv/a/"],
+        ));
         check(&facts)
     }
 

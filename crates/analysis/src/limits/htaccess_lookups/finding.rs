@@ -161,7 +161,7 @@ fn remedy(met: &HtaccessLookups) -> Remedy {
 mod tests {
     use super::*;
     use crate::facts::FactId;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, scoped_setting};
     use crate::settings::effective::RequestTarget;
     use webdyno_model::service::ScopedSetting;
 
@@ -174,11 +174,8 @@ mod tests {
             [(FactId::service_cpu_cores, 0.98), (FactId::cores, 1.0), (FactId::cpu_per_request_us, us)];
         let mut facts = facts(&values, &[]);
         let scoped = |setting: &str, value: &str, part: &str, file: Option<&str>| ScopedSetting {
-            setting: setting.into(),
-            value: value.into(),
-            scope: vec!["VirtualHost *:80".into(), part.into()],
             file: file.map(Into::into),
-            line: None,
+            ..scoped_setting(setting, value, &["VirtualHost *:80", part])
         };
         let service = facts.service.as_mut().unwrap();
         service.modules = vec!["core_module".into()];
@@ -265,11 +262,8 @@ mod tests {
             service.modules =
                 if extension.is_empty() { vec!["php_module".into()] } else { vec!["core_module".into()] };
             let scoped = |setting: &str, value: &str, part: String, file: Option<String>| ScopedSetting {
-                setting: setting.into(),
-                value: value.into(),
-                scope: vec!["VirtualHost *:80".into(), part.as_str().into()],
                 file,
-                line: None,
+                ..scoped_setting(setting, value, &["VirtualHost *:80", &part])
             };
             service.scoped = vec![scoped("AllowOverride", "All", "DocumentRoot /srv/".into(), None)];
             service.scoped.extend((0..levels).map(|level| {

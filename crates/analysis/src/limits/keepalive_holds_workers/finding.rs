@@ -228,7 +228,7 @@ fn timeout(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, scoped_setting, with_changes};
 
     /// 60 prefork processes, nearly all of them waiting for readers, and 70 visitors who wait for one.
     const HELD: &[(FactId, f64)] = &[
@@ -345,12 +345,11 @@ mod tests {
     fn the_timeout_of_the_site_goes_before_the_servers() {
         let values: Vec<_> = HELD.to_vec();
         let mut facts = facts(&values, &[("MaxRequestWorkers", 60), ("KeepAliveTimeout", 5)]);
-        facts.service.as_mut().unwrap().scoped.push(webdyno_model::service::ScopedSetting {
-            setting: "KeepAliveTimeout".into(),
-            value: "60".into(),
-            scope: vec!["VirtualHost *:80".into()],
-            ..Default::default()
-        });
+        facts.service.as_mut().unwrap().scoped.push(scoped_setting(
+            "KeepAliveTimeout",
+            "60",
+            &["VirtualHost *:80"],
+        ));
         let summary = check(&facts).unwrap().summary;
         assert!(summary.contains("kept for up to 60 s"), "{summary}");
     }

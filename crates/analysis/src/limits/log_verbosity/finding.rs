@@ -133,8 +133,9 @@ fn remedy(level: &EffectiveSetting) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
-    use webdyno_model::service::ScopedSetting;
+    use crate::facts::testing::{facts, scoped_setting, with_changes};
+
+    const SITE: &[&str] = &["VirtualHost *:80", "DocumentRoot /srv/a/"];
 
     fn with(changes: &[(FactId, f64)], level: &str) -> Option<Finding> {
         let base = [
@@ -146,12 +147,7 @@ mod tests {
         ];
         let values = with_changes(&base, changes);
         let mut facts = facts(&values, &[]);
-        facts.service.as_mut().unwrap().scoped.push(ScopedSetting {
-            setting: "LogLevel".into(),
-            value: level.into(),
-            scope: vec!["VirtualHost *:80".into(), "DocumentRoot /srv/a/".into()],
-            ..ScopedSetting::default()
-        });
+        facts.service.as_mut().unwrap().scoped.push(scoped_setting("LogLevel", level, SITE));
         check(&facts)
     }
 
@@ -191,12 +187,11 @@ mod tests {
                 ],
                 &[],
             );
-            facts.service.as_mut().unwrap().scoped.push(ScopedSetting {
-                setting: "LogLevel".into(),
-                value: "warn rewrite:trace8".into(),
-                scope: vec!["VirtualHost *:80".into(), "DocumentRoot /srv/a/".into()],
-                ..ScopedSetting::default()
-            });
+            facts.service.as_mut().unwrap().scoped.push(scoped_setting(
+                "LogLevel",
+                "warn rewrite:trace8",
+                SITE,
+            ));
             let places = [
                 ("apache2;libapr-1.so.0;apr_vformatter", logging),
                 ("apache2;libcrypto.so.3;BN_mod", 1000 - logging),

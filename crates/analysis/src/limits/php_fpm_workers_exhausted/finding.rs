@@ -94,7 +94,7 @@ const OF_ALL: &[FactId] = &fact_ids! {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool, with_changes};
+    use crate::facts::testing::{facts, of_pool, scoped_setting, with_changes};
     use crate::resources::php_fpm::tests::add_fpm_backend;
     use webdyno_model::service::SettingValue;
 
@@ -179,11 +179,7 @@ pub(crate) mod tests {
             if let Some(limit) = limit {
                 add_fpm_backend(&mut facts, &[], &[("www", "pm.max_children", limit)]);
             }
-            let handler = webdyno_model::service::ScopedSetting {
-                setting: "SetHandler".into(),
-                value: handler.into(),
-                ..Default::default()
-            };
+            let handler = scoped_setting("SetHandler", handler, &[]);
             facts.service.as_mut().unwrap().scoped = vec![handler];
             let observed = [(FactId::backend_queue_mean, 35.0), (FactId::backend_waiting_fraction, 1.0)];
             of_pool(&mut facts, "unix:/run/x.sock", &observed);
@@ -206,11 +202,7 @@ pub(crate) mod tests {
             add_fpm_backend(&mut facts, &[], &[("www", "pm.max_children", "5")]);
             let fpm = &mut facts.topology.as_mut().unwrap().backends[0];
             fpm.endpoints[0].address = "[::]:9000".into();
-            let handler = webdyno_model::service::ScopedSetting {
-                setting: "SetHandler".into(),
-                value: handler.into(),
-                ..Default::default()
-            };
+            let handler = scoped_setting("SetHandler", handler, &[]);
             facts.service.as_mut().unwrap().scoped = vec![handler];
             let observed = [(FactId::backend_queue_mean, 35.0), (FactId::backend_waiting_fraction, 1.0)];
             of_pool(&mut facts, listens, &observed);

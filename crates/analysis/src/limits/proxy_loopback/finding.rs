@@ -166,7 +166,7 @@ fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, scoped_setting, with_changes};
     use webdyno_model::topology::{Link, Topology};
 
     const LOOP: &[(FactId, f64)] = &[
@@ -190,11 +190,7 @@ mod tests {
         let service = facts.service.as_mut().unwrap();
         service.mode = Some("event".into());
         service.listens = vec!["*:80".into(), "10.0.0.1:8080".into()];
-        service.scoped = vec![ScopedSetting {
-            setting: "ProxyPass".into(),
-            value: format!("/shop {target} disablereuse=on"),
-            ..ScopedSetting::default()
-        }];
+        service.scoped = vec![scoped_setting("ProxyPass", &format!("/shop {target} disablereuse=on"), &[])];
         check(&facts)
     }
 

@@ -64,8 +64,8 @@ pub(crate) fn release_workers(facts: &mut Facts) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{apache, facts_of_several};
-    use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
+    use crate::facts::testing::{apache, facts_of_several, scoped_setting};
+    use webdyno_model::service::ServiceSnapshot;
 
     const AT: &str = "127.0.0.1:8000";
 
@@ -77,8 +77,7 @@ mod tests {
             (FactId::workers_busy_mean, 41.0),
         ];
         let mut facts = facts_of_several(&base, &[(FactId::upstream_waiting_mean, AT, 5.0)]);
-        let pass =
-            ScopedSetting { setting: "ProxyPass".into(), value: line.into(), ..ScopedSetting::default() };
+        let pass = scoped_setting("ProxyPass", line, &[]);
         let service = apache(&[("ThreadsPerChild", 25)]);
         facts.service = Some(ServiceSnapshot { scoped: vec![pass], mode: Some(mode.into()), ..service });
         facts

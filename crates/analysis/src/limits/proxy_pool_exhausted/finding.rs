@@ -134,7 +134,7 @@ fn need_text(in_flight: f64, processes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{apache, facts_of_several, with_changes};
+    use crate::facts::testing::{apache, facts_of_several, scoped_setting, with_changes};
     use webdyno_model::service::SettingValue;
     use webdyno_model::topology::Topology;
 
@@ -142,12 +142,8 @@ mod tests {
 
     /// Apache with threads that passes requests on by these lines, all of one part of the site.
     fn of_threads(threads: i64, lines: &[(&str, &str)]) -> ServiceSnapshot {
-        let scoped = lines.iter().map(|(setting, value)| ScopedSetting {
-            setting: (*setting).into(),
-            value: (*value).into(),
-            scope: vec!["Proxy balancer://app".into()],
-            ..ScopedSetting::default()
-        });
+        let scoped =
+            lines.iter().map(|(setting, value)| scoped_setting(setting, value, &["Proxy balancer://app"]));
         let mode = if threads == 1 { "prefork" } else { "event" };
         let service = apache(&[("ThreadsPerChild", threads)]);
         ServiceSnapshot { scoped: scoped.collect(), mode: Some(mode.into()), ..service }

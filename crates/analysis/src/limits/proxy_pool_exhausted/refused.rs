@@ -110,7 +110,7 @@ fn in_flight_if_served(facts: &Facts, bound: &Bound<'_>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts_of_several, with_changes};
+    use crate::facts::testing::{facts_of_several, scoped_setting, with_changes};
     use webdyno_model::service::SettingValue;
 
     #[test]
@@ -121,12 +121,7 @@ mod tests {
             let mut facts = facts_of_several(&with_changes(&base, changes), &several);
             let service = facts.service.as_mut().unwrap();
             service.service = "nginx".into();
-            service.scoped = vec![ScopedSetting {
-                setting: "server".into(),
-                value: value.into(),
-                scope: vec!["upstream behind".into()],
-                ..ScopedSetting::default()
-            }];
+            service.scoped = vec![scoped_setting("server", value, &["upstream behind"])];
             check(&facts)
         };
         let ten = "127.0.0.1:9236 max_conns=10 max_fails=0";
@@ -159,12 +154,7 @@ mod tests {
     }
     #[test]
     fn of_several_bounds_the_one_that_is_reached_is_named() {
-        let server = |value: &str, upstream: &str| ScopedSetting {
-            setting: "server".into(),
-            value: value.into(),
-            scope: vec![upstream.into()],
-            ..ScopedSetting::default()
-        };
+        let server = |value: &str, upstream: &str| scoped_setting("server", value, &[upstream]);
         let several = [
             (FactId::upstream_waiting_mean, "10.0.0.2:8080", 3.0),
             (FactId::upstream_waiting_mean, "10.0.0.3:8080", 9.5),

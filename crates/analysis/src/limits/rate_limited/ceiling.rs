@@ -47,25 +47,18 @@ pub(super) fn is_of_address(service: &ServiceSnapshot) -> bool {
 mod tests {
     use super::*;
     use crate::facts::FactId;
-    use crate::facts::testing::facts;
-    use webdyno_model::service::ScopedSetting;
+    use crate::facts::testing::{facts, scoped_setting};
 
     #[test]
     fn it_is_the_zones_rate_where_all_requests_are_in_it() {
         let of = |key: &str, scope: &str, loaded: bool| {
             let mut facts = facts(&[(FactId::rate, 20.0), (FactId::server_requests_per_s, 21.0)], &[]);
             facts.loaded = loaded;
-            let one = |setting: &str, value: &str, scope: &str| ScopedSetting {
-                setting: setting.into(),
-                value: value.into(),
-                scope: vec![scope.into()],
-                ..ScopedSetting::default()
-            };
             let service = facts.service.as_mut().unwrap();
             service.service = "nginx".into();
             service.scoped = vec![
-                one("limit_req_zone", &format!("{key} zone=all:1m rate=60r/s"), "http"),
-                one("limit_req", "zone=all burst=9", scope),
+                scoped_setting("limit_req_zone", &format!("{key} zone=all:1m rate=60r/s"), &["http"]),
+                scoped_setting("limit_req", "zone=all burst=9", &[scope]),
             ];
             ceiling(&facts).and_then(|one| one.ceiling.binds_at_rate)
         };

@@ -148,8 +148,7 @@ const WHY: &str = "requests beyond this rate are held until their turn; the oper
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
-    use webdyno_model::service::ScopedSetting;
+    use crate::facts::testing::{facts, scoped_setting, with_changes};
 
     const BASE: [(FactId, f64); 6] = [
         (FactId::rate, 58.0),
@@ -164,12 +163,7 @@ mod tests {
         let mut facts = facts(&with_changes(&BASE, changes), &[]);
         facts.loaded = loaded;
         let (limit, scope) = limit.split_once(" in ").unwrap_or((limit, "server"));
-        let one = |setting: &str, value: &str| ScopedSetting {
-            setting: setting.into(),
-            value: value.into(),
-            scope: vec![scope.into()],
-            ..ScopedSetting::default()
-        };
+        let one = |setting: &str, value: &str| scoped_setting(setting, value, &[scope]);
         let service = facts.service.as_mut().unwrap();
         service.service = "nginx".into();
         service.scoped = vec![
@@ -183,12 +177,7 @@ mod tests {
     fn each_limit_has_the_rate_of_its_own_zone() {
         let found = |limits: &[&str]| {
             let mut facts = facts(&BASE, &[]);
-            let one = |setting: &str, value: &str| ScopedSetting {
-                setting: setting.into(),
-                value: value.into(),
-                scope: vec!["server".into()],
-                ..ScopedSetting::default()
-            };
+            let one = |setting: &str, value: &str| scoped_setting(setting, value, &["server"]);
             let service = facts.service.as_mut().unwrap();
             service.service = "nginx".into();
             service.scoped = vec![

@@ -284,7 +284,7 @@ fn remedy(limit: &BandwidthLimit) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, scoped_setting, with_changes};
     use crate::settings::effective::RequestTarget;
 
     const LIMITED: &[(FactId, f64)] = &[
@@ -299,11 +299,7 @@ mod tests {
     fn with(changes: &[(FactId, f64)], scoped: &[(&str, &str)]) -> Option<Finding> {
         let values = with_changes(LIMITED, changes);
         let mut facts = facts(&values, &[]);
-        let one = |(setting, value): &(&str, &str)| ScopedSetting {
-            setting: (*setting).into(),
-            value: (*value).into(),
-            ..ScopedSetting::default()
-        };
+        let one = |(setting, value): &(&str, &str)| scoped_setting(setting, value, &[]);
         facts.service.as_mut().unwrap().scoped = scoped.iter().map(one).collect();
         check(&facts)
     }
@@ -413,12 +409,7 @@ mod tests {
             ("server h", "http://h/video/a.mp4", 0.9),
         ] {
             let mut facts = facts(LIMITED, &[]);
-            let one = ScopedSetting {
-                setting: "limit_rate".into(),
-                value: "200k".into(),
-                scope: vec![location.into()],
-                ..ScopedSetting::default()
-            };
+            let one = scoped_setting("limit_rate", "200k", &[location]);
             let service = facts.service.as_mut().unwrap();
             (service.service, service.scoped) = ("nginx".into(), vec![one]);
             facts.request_targets = vec![RequestTarget::of(url).unwrap()];
@@ -431,11 +422,9 @@ mod tests {
         let with = |values: &[(FactId, f64)], setting: &str, value: &str| {
             let mut facts = facts(values, &[]);
             let one = ScopedSetting {
-                setting: setting.into(),
-                value: value.into(),
                 file: Some("/etc/nginx/x.conf".into()),
                 line: Some(3),
-                ..ScopedSetting::default()
+                ..scoped_setting(setting, value, &[])
             };
             let service = facts.service.as_mut().unwrap();
             (service.service, service.scoped) = ("nginx".into(), vec![one]);
@@ -449,11 +438,7 @@ mod tests {
         assert_eq!(with(LIMITED, "limit_rate", "90k").map(|found| found.confidence), Some(0.9));
         assert!(with(LIMITED, "limit_rate", "30k").is_none());
         let mut two = facts(LIMITED, &[]);
-        let limit = |value: &str| ScopedSetting {
-            setting: "limit_rate".into(),
-            value: value.into(),
-            ..ScopedSetting::default()
-        };
+        let limit = |value: &str| scoped_setting("limit_rate", value, &[]);
         let service = two.service.as_mut().unwrap();
         (service.service, service.scoped) = ("nginx".into(), vec![limit("20k"), limit("200k"), limit("2m")]);
         let paced = check(&two).unwrap().summary;

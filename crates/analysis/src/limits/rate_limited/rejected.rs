@@ -309,7 +309,7 @@ impl RejectedRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, scoped_setting};
     use webdyno_model::service::ScopedSetting;
 
     fn with(values: &[(FactId, f64)], program: &str, module: &str, scoped: &[(&str, &str)]) -> Option<f64> {
@@ -317,11 +317,9 @@ mod tests {
         let service = facts.service.as_mut().unwrap();
         (service.service, service.modules) = (program.into(), vec![module.into()]);
         let one = |(setting, value): &(&str, &str)| ScopedSetting {
-            setting: (*setting).into(),
-            value: (*value).into(),
             file: Some("/etc/x.conf".into()),
             line: Some(9),
-            ..ScopedSetting::default()
+            ..scoped_setting(setting, value, &[])
         };
         service.scoped = scoped.iter().map(one).collect();
         turned_away(&facts).map(|found| found.confidence)
@@ -377,11 +375,11 @@ mod tests {
     #[test]
     fn a_rate_a_minute_is_one_a_second() {
         let service = |rate: &str| ServiceSnapshot {
-            scoped: vec![ScopedSetting {
-                setting: "limit_req_zone".into(),
-                value: format!("$binary_remote_addr zone=one:10m rate={rate}"),
-                ..ScopedSetting::default()
-            }],
+            scoped: vec![scoped_setting(
+                "limit_req_zone",
+                &format!("$binary_remote_addr zone=one:10m rate={rate}"),
+                &[],
+            )],
             ..ServiceSnapshot::default()
         };
         for (rate, per_s) in [("20r/s", Some(20.0)), ("90r/m", Some(1.5)), ("many", None)] {
