@@ -12,7 +12,8 @@ use server::{MODULES, Server, apache_is_installed};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use webdyno_host::os::process::wait_until;
 use webdyno_host::os::procfs;
 use webdyno_host::services::apache::config::condition::{parse_version, static_symbol};
 use webdyno_host::services::apache::config::{Evaluation, Input, Module, evaluate};
@@ -163,11 +164,7 @@ fn a_killed_server_starts_again_past_its_orphans() {
     rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
     let lives =
         || fs::read_to_string(format!("/proc/{}/stat", control.pid)).is_ok_and(|stat| !stat.contains(") Z"));
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while lives() {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    assert!(wait_until(Duration::from_secs(5), || !lives()));
     let started = apache().start(&control, server.port).unwrap();
     assert_ne!(started.control.pid, control.pid);
     let snapshot = apache().snapshot(started.control.pid, server.port).unwrap();

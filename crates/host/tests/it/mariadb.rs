@@ -116,12 +116,9 @@ impl Database {
         let apart = ["--mount", "--net", "--propagation", "private", "sh", "-c", &script];
         database.process = Program::start(Command::new("unshare").args(apart));
         let pid = database.process.pid();
-        let deadline = Instant::now() + PATIENCE;
         let listens = || Mariadb.backend(pid).unwrap().is_ok_and(|found| !found.listens.is_empty());
-        while !listens() || !database.log_ends_with_ready(2) {
-            assert!(Instant::now() < deadline, "{}", database.log());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let is_ready = || listens() && database.log_ends_with_ready(2);
+        assert!(wait_until(PATIENCE, is_ready), "{}", database.log());
         (database, pid)
     }
 

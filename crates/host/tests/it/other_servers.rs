@@ -19,6 +19,7 @@ use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::collectors::services::lighttpd::Lighttpd;
 use webdyno_host::collectors::services::nginx::Nginx;
 use webdyno_host::collectors::{Collector, Reading, Target};
+use webdyno_host::os::process::wait_until;
 use webdyno_host::services::by_name;
 use webdyno_model::service::{LogKind, ServiceSnapshot, SettingValue};
 
@@ -51,11 +52,8 @@ impl Server {
         let arguments = arguments.iter().map(|word| word.replace("CONF", &file).replace("ROOT", &place));
         let mut command = Command::new(program);
         let server = Self { program: Program::start(command.args(arguments)), root, port };
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "{program} does not answer");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let answers = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        assert!(wait_until(Duration::from_secs(20), answers), "{program} does not answer");
         server
     }
 

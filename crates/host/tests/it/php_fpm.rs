@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use webdyno_host::collectors::services::opcache::Opcache;
 use webdyno_host::collectors::services::php_fpm::PhpFpm;
 use webdyno_host::collectors::{Collector, Reading, Target};
+use webdyno_host::os::process::wait_until;
 use webdyno_host::services::by_name;
 use webdyno_model::service::SettingValue;
 
@@ -182,11 +183,7 @@ fn opcache(pool: &str, php_ini: &str) -> (Fpm, Reading) {
 
 /// Waits until no folder of this process' sessions is there: other tests of it may just have one.
 fn no_folder_is_left() {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while folders_count_in("/tmp") > 0 {
-        assert!(std::time::Instant::now() < deadline, "a folder is left");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    assert!(wait_until(Duration::from_secs(20), || folders_count_in("/tmp") == 0), "a folder is left");
 }
 
 fn folders_count_in(place: &str) -> usize {

@@ -10,7 +10,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use webdyno_host::os::process::wait_until;
 
 /// Waits until the test has ended, however it did.
 const WAIT: &str = "read -r _; ";
@@ -97,11 +98,7 @@ fn living(group: u32) -> usize {
 }
 
 fn becomes(count: usize, group: u32) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while living(group) != count && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    living(group) == count
+    wait_until(Duration::from_secs(20), || living(group) == count)
 }
 
 #[test]

@@ -11,7 +11,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use webdyno_host::os::process::wait_until;
 use webdyno_host::services::apache::in_force::{Request, Site, in_force};
 
 /// How many servers are tried.
@@ -71,11 +72,9 @@ impl Running {
         let mut command = Command::new(EXECUTABLE);
         command.arg("-d").arg(tree.path("")).arg("-f").arg(tree.path("httpd.conf")).arg("-DFOREGROUND");
         let running = Self { _program: Program::start(&mut command), port };
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "{:?}", fs::read_to_string(tree.path("error.log")));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let answers = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let log = || fs::read_to_string(tree.path("error.log"));
+        assert!(wait_until(Duration::from_secs(20), answers), "{:?}", log());
         running
     }
 

@@ -8,17 +8,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use webdyno_host::os::process::wait_until;
 
 const FPM: &str = "/usr/sbin/php-fpm8.2";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(wait_until(PATIENCE, is_so), "{what}");
 }
 
 /// All of it in one folder.

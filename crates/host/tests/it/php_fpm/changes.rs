@@ -11,7 +11,7 @@ use webdyno_host::change::journal::history::ClosedBy;
 use webdyno_host::change::seams::disk::RealDisk;
 use webdyno_host::change::undo::rollback::{rollback_with, undo_interrupted_with};
 use webdyno_host::change::{Applied, Changer, Tools};
-use webdyno_host::os::process::ProcessName;
+use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_host::probes::fastcgi::Request;
 use webdyno_host::services::php_fpm::{PhpFpm, controllable, pool_of};
 use webdyno_host::services::{Observe, Tunable};
@@ -85,11 +85,9 @@ impl Fpm {
     fn check(&self, children: usize, context: &str) {
         let text = std::fs::read_to_string(self.path("pools.conf")).unwrap();
         assert!(text.contains(&format!("pm.max_children = {children}\n")), "{context}: {text}");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while self.children().len() != children {
-            assert!(Instant::now() < deadline, "{context}: {:?}, not {children}", self.children());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let is_so = || self.children().len() == children;
+        let has_as_many = wait_until(Duration::from_secs(10), is_so);
+        assert!(has_as_many, "{context}: {:?}, not {children}", self.children());
     }
 }
 
@@ -157,11 +155,7 @@ fn a_reload_cuts_nobody_off() {
     let applied = std::thread::scope(|scope| {
         under_way.into_iter().for_each(|request| drop(scope.spawn(|| answered(request))));
         let applying = scope.spawn(|| apply(&mut changer, &server, fpm.pid, 4));
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !fpm.is_stopped() {
-            assert!(Instant::now() < deadline, "the reload does not wait");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        assert!(wait_until(Duration::from_secs(20), || fpm.is_stopped()), "the reload does not wait");
         // This one comes while the reload waits.
         let late = fpm.request("www", "hold.php");
         scope.spawn(|| answered(late));
@@ -258,19 +252,12 @@ fn who_is_killed_while_a_reload_waits_leaves_a_service_that_goes_on() {
         .env("WEBDYNO_TEST_VICTIM", &order)
         .spawn()
         .unwrap();
-    let wait_until = |is_stopped: bool| {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while fpm.is_stopped() != is_stopped {
-            assert!(Instant::now() < deadline, "it is never stopped: {is_stopped}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
-    wait_until(true);
+    assert!(wait_until(Duration::from_secs(30), || fpm.is_stopped()));
     ProcessName::of(victim.id()).unwrap().signal(Signal::KILL).unwrap();
     victim.wait().unwrap();
     assert!(fpm.is_stopped());
     // Nobody is left, and no command follows.
-    wait_until(false);
+    assert!(wait_until(Duration::from_secs(30), || !fpm.is_stopped()));
     fpm.let_go();
     let answer = under_way[0].wait(Instant::now() + Duration::from_secs(10)).unwrap();
     assert_eq!(answer.map(|answer| answer.status), Some(200));

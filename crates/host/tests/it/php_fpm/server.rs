@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use webdyno_host::collectors::Target;
+use webdyno_host::os::process::wait_until;
 use webdyno_host::probes::fastcgi::Request;
 use webdyno_host::services::by_name;
 use webdyno_host::visibility::process_view::{Root, connect};
@@ -103,11 +104,8 @@ impl Fpm {
         command.args(["-F", "-y", &at("fpm.conf"), "-c", &at("php.ini")]).args(arguments);
         let program = Program::start(&mut command);
         let fpm = Self { pid: program.pid(), program: program.into(), root };
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !fs::read_to_string(fpm.path("error.log")).unwrap_or_default().contains("ready to handle") {
-            assert!(Instant::now() < deadline, "{:?}", fs::read_to_string(fpm.path("error.log")));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let log = || fs::read_to_string(fpm.path("error.log")).unwrap_or_default();
+        assert!(wait_until(Duration::from_secs(20), || log().contains("ready to handle")), "{}", log());
         fpm
     }
 
