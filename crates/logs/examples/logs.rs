@@ -6,10 +6,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a tool of development
 
+#[path = "../src/working_set/exact.rs"]
+mod exact;
+
+use exact::{errors, stream};
 use foldhash::quality::FixedState;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use rand_distr::{Distribution, LogNormal, Zipf};
+use rand_distr::{Distribution, Zipf};
 use std::hash::BuildHasher;
 use std::io::{BufWriter, Write};
 use std::time::Instant;
@@ -128,20 +132,8 @@ fn distinct(count: u64) {
     );
 }
 
-fn stream(references: usize, objects: f64, exponent: f64) -> Vec<Reference> {
-    let mut random = ChaCha8Rng::seed_from_u64(7);
-    let popularity = Zipf::new(objects, exponent).unwrap();
-    let sizes = LogNormal::<f64>::new(9.0, 1.5).unwrap();
-    let sizes: Vec<u32> =
-        (0..objects as usize).map(|_| sizes.sample(&mut random).clamp(1.0, 1e9) as u32).collect();
-    let hashes = FixedState::with_seed(3);
-    let reference =
-        |object: usize| Reference { object: hashes.hash_one(object as u64), bytes: sizes[object] };
-    (0..references).map(|_| reference(popularity.sample(&mut random) as usize - 1)).collect()
-}
-
 fn curve(references: usize, objects: f64, exponent: f64) {
-    let stream = stream(references, objects, exponent);
+    let stream = stream(references, objects as usize, exponent, 7);
     let before_kb = memory_peak_kb();
     let start = Instant::now();
     let mut set = WorkingSet::default();
@@ -151,7 +143,7 @@ fn curve(references: usize, objects: f64, exponent: f64) {
     }
     let elapsed_s = start.elapsed().as_secs_f64();
     let (curve, state_kb) = (set.curve(), memory_peak_kb() - before_kb);
-    let [requests, bytes] = errors(&stream, &curve);
+    let [requests, bytes] = errors(&stream, &curve, (2400, 1.01));
     println!(
         "{references} references, {objects} objects, Zipf {exponent}: largest error {requests:.4} of requests, {bytes:.4} of bytes; \
          {:.1}% sampled, {:.1} MB of state, {:.0} ns a reference",
@@ -159,54 +151,4 @@ fn curve(references: usize, objects: f64, exponent: f64) {
         state_kb as f64 / 1000.0,
         elapsed_s * 1e9 / references as f64
     );
-}
-
-/// The largest differences from an exact LRU, over all sizes: stack distances by a Fenwick tree over all references.
-fn errors(stream: &[Reference], curve: &[CurvePoint]) -> [f64; 2] {
-    let distances = exact(stream);
-    let all = [stream.len() as f64, stream.iter().map(|one| f64::from(one.bytes)).sum()];
-    let (mut at, mut hits, mut worst) = (0, [0.0; 2], [0.0f64; 2]);
-    for step in 0..2400 {
-        let cache_bytes = 1000.0 * 1.01f64.powi(step);
-        while at < distances.len() && distances[at][0] <= cache_bytes {
-            hits = [hits[0] + 1.0, hits[1] + distances[at][1]];
-            at += 1;
-        }
-        let behind = curve.partition_point(|point| point.cache_bytes <= cache_bytes);
-        let point =
-            behind.checked_sub(1).map_or([1.0; 2], |at| [curve[at].miss_ratio, curve[at].byte_miss_ratio]);
-        worst = [0, 1].map(|at| worst[at].max((point[at] - (1.0 - hits[at] / all[at])).abs()));
-    }
-    worst
-}
-
-fn exact(stream: &[Reference]) -> Vec<[f64; 2]> {
-    let mut tree = vec![0u64; stream.len() + 1];
-    let add = |tree: &mut Vec<u64>, at: usize, bytes: u64| {
-        let mut at = at + 1;
-        while at < tree.len() {
-            tree[at] = tree[at].wrapping_add(bytes);
-            at += at & at.wrapping_neg();
-        }
-    };
-    let sum = |tree: &[u64], mut at: usize| {
-        let mut sum = 0u64;
-        while at > 0 {
-            sum = sum.wrapping_add(tree[at]);
-            at -= at & at.wrapping_neg();
-        }
-        sum
-    };
-    let mut last: std::collections::HashMap<u64, usize> = Default::default();
-    let mut distances = vec![];
-    for (now, reference) in stream.iter().enumerate() {
-        let bytes = u64::from(reference.bytes);
-        if let Some(before) = last.insert(reference.object, now) {
-            distances.push([sum(&tree, now).wrapping_sub(sum(&tree, before)) as f64, bytes as f64]);
-            add(&mut tree, before, bytes.wrapping_neg());
-        }
-        add(&mut tree, now, bytes);
-    }
-    distances.sort_by(|a, b| a[0].total_cmp(&b[0]));
-    distances
 }

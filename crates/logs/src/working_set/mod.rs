@@ -333,4 +333,6 @@ pub fn knee(curve: &[CurvePoint]) -> Option<CurvePoint> {
 }
 
 #[cfg(test)]
+mod exact;
+#[cfg(test)]
 mod tests;
