@@ -1,4 +1,4 @@
-//! What is registered of a limit: `LIMIT` in the `mod.rs` of its folder. What is left out has the value of [`Limit::new`].
+//! What is registered of a limit: `LIMIT` in the `mod.rs` of its folder. What is left out has the value of [`Limit::of`].
 
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
@@ -146,6 +146,11 @@ impl Limit {
             is_fault: true,
             meaning: None,
         }
+    }
+
+    /// The same; its chapter is known to the list of all limits.
+    pub const fn of(id: LimitId, title: &'static str, check: fn(&Facts) -> Option<Finding>) -> Self {
+        Self::new(id, title, "", check)
     }
 
     /// The manual's chapter.

@@ -40,7 +40,9 @@ macro_rules! limits {
         }
 
         /// Every limit. Where two explain equally much, the earlier one is the answer.
-        pub static ALL: &[Limit] = &[$($module::LIMIT,)+];
+        pub static ALL: &[Limit] = &[$(
+            Limit { source: include_str!(concat!(stringify!($module), "/mod.rs")), ..$module::LIMIT },
+        )+];
     };
 }
 

@@ -56,12 +56,7 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::AcceptQueueOverflow,
-        "Accept queue overflows",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::AcceptQueueOverflow, "Accept queue overflows", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -41,10 +41,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Workers],
     kind: Some(LimitKind::IdleConnections),
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(
-        LimitId::ApacheAsyncCap,
-        "Apache's limit of asynchronous connections reached",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::ApacheAsyncCap, "Apache's limit of asynchronous connections reached", finding::check)
 };

@@ -49,10 +49,5 @@ pub const LIMIT: Limit = Limit {
             ProcessorWork::Kernel,
         ],
     }),
-    ..Limit::new(
-        LimitId::ApacheNegotiation,
-        "Content negotiation for each request",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::ApacheNegotiation, "Content negotiation for each request", finding::check)
 };

@@ -43,12 +43,7 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Concurrency),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::ApacheScoreboardFull,
-        "Apache scoreboard full",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::ApacheScoreboardFull, "Apache scoreboard full", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -47,10 +47,5 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     kind: Some(LimitKind::Concurrency),
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(
-        LimitId::ApacheSettingClamped,
-        "Apache setting clamped by another one",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::ApacheSettingClamped, "Apache setting clamped by another one", finding::check)
 };

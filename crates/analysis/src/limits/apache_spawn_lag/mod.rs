@@ -39,10 +39,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Workers],
     keeps_hold_times: true,
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(
-        LimitId::ApacheSpawnLag,
-        "Apache spawns workers too slowly",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::ApacheSpawnLag, "Apache spawns workers too slowly", finding::check)
 };

@@ -40,10 +40,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
     work: Some(LimitWork { certain: &[], possible: &[ProcessorWork::FileSystem, ProcessorWork::Kernel] }),
-    ..Limit::new(
-        LimitId::ApacheSymlinkChecks,
-        "Symbolic link checks for each request",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::ApacheSymlinkChecks, "Symbolic link checks for each request", finding::check)
 };

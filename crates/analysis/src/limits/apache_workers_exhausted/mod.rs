@@ -57,12 +57,7 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Workers),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::ApacheWorkersExhausted,
-        "All Apache workers busy",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::ApacheWorkersExhausted, "All Apache workers busy", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

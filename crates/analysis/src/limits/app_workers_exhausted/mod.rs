@@ -58,10 +58,5 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     kind: Some(LimitKind::Documents),
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(
-        LimitId::AppWorkersExhausted,
-        "All workers of the application server busy",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::AppWorkersExhausted, "All workers of the application server busy", finding::check)
 };

@@ -40,12 +40,7 @@ pub const LIMIT: Limit = Limit {
     gain: Some(LimitGain::Failures),
     makes_errors: true,
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::BackendRefused,
-        "Backend refuses connections",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::BackendRefused, "Backend refuses connections", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

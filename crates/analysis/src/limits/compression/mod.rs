@@ -44,5 +44,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
     gain: Some(LimitGain::Cost),
-    ..Limit::new(LimitId::Compression, "Compression takes the CPU", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::Compression, "Compression takes the CPU", finding::check)
 };

@@ -46,12 +46,7 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::ConntrackFull,
-        "Connection tracking table full",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::ConntrackFull, "Connection tracking table full", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

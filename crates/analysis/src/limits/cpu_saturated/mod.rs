@@ -85,5 +85,5 @@ pub const LIMIT: Limit = Limit {
         "The CPUs do useful work all the time, and no setting makes them faster: a higher rate needs less work per \
              request (caching, lighter pages), or more or faster cores.",
     ),
-    ..Limit::new(LimitId::CpuSaturated, "CPU saturated", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::CpuSaturated, "CPU saturated", finding::check)
 };

@@ -42,10 +42,5 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "The hypervisor gives this machine's CPU time to others. Measure again at a quiet time, or move.",
     ),
-    ..Limit::new(
-        LimitId::CpuStolen,
-        "CPU time stolen by the hypervisor",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::CpuStolen, "CPU time stolen by the hypervisor", finding::check)
 };

@@ -38,10 +38,5 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
-    ..Limit::new(
-        LimitId::DbCacheTooSmall,
-        "Database buffer pool too small",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::DbCacheTooSmall, "Database buffer pool too small", finding::check)
 };

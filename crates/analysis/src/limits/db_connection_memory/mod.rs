@@ -64,10 +64,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Memory],
     gain: Some(LimitGain::Cost),
     frees_memory: true,
-    ..Limit::new(
-        LimitId::DbConnectionMemory,
-        "Memory exhausted by database connections",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::DbConnectionMemory, "Memory exhausted by database connections", finding::check)
 };

@@ -47,12 +47,7 @@ pub const LIMIT: Limit = Limit {
     gain: Some(LimitGain::Failures),
     makes_errors: true,
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::DbConnectionsExhausted,
-        "Database connections exhausted",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::DbConnectionsExhausted, "Database connections exhausted", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -49,10 +49,5 @@ pub const LIMIT: Limit = Limit {
     ],
     kind: Some(LimitKind::Documents),
     meaning: Some("The database takes the time. The remedy is in queries and indexes, not in a setting."),
-    ..Limit::new(
-        LimitId::DbLockContention,
-        "Database lock contention",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::DbLockContention, "Database lock contention", finding::check)
 };

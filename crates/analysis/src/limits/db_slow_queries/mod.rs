@@ -56,5 +56,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
     meaning: Some("The database takes the time. The remedy is in queries and indexes, not in a setting."),
-    ..Limit::new(LimitId::DbSlowQueries, "Slow database queries", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::DbSlowQueries, "Slow database queries", finding::check)
 };

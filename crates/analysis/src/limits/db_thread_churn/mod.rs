@@ -34,10 +34,5 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Documents),
-    ..Limit::new(
-        LimitId::DbThreadChurn,
-        "Database threads created for each connection",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::DbThreadChurn, "Database threads created for each connection", finding::check)
 };

@@ -41,10 +41,5 @@ pub const LIMIT: Limit = Limit {
     ],
     kind: Some(LimitKind::Documents),
     gain: Some(LimitGain::ExplainedOfEach),
-    ..Limit::new(
-        LimitId::DiskCommitBound,
-        "Transactions wait for the disk",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::DiskCommitBound, "Transactions wait for the disk", finding::check)
 };

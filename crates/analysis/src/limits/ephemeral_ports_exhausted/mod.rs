@@ -39,10 +39,5 @@ pub const LIMIT: Limit = Limit {
     causes: &[LimitId::BackendRefused],
     ceilings: &[ceiling::ceiling],
     gain: Some(LimitGain::Failures),
-    ..Limit::new(
-        LimitId::EphemeralPortsExhausted,
-        "Local ports exhausted",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::EphemeralPortsExhausted, "Local ports exhausted", finding::check)
 };

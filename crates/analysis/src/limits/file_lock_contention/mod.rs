@@ -33,10 +33,5 @@ pub const LIMIT: Limit = Limit {
     causes: super::session_lock::CAUSES,
     kind: Some(LimitKind::Documents),
     gain: Some(LimitGain::Explained),
-    ..Limit::new(
-        LimitId::FileLockContention,
-        "Requests wait for a lock on a file",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::FileLockContention, "Requests wait for a lock on a file", finding::check)
 };

@@ -47,5 +47,5 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "Other programs on the server use the CPU it needs. Measure again without them, or move them.",
     ),
-    ..Limit::new(LimitId::ForeignLoad, "Other programs use the CPU", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::ForeignLoad, "Other programs use the CPU", finding::check)
 };

@@ -45,10 +45,5 @@ pub const LIMIT: Limit = Limit {
         "The load generator is at its limit: the server may be faster than measured. Use a generator with more \
              cores, or another machine than the server's.",
     ),
-    ..Limit::new(
-        LimitId::GeneratorSaturated,
-        "The load generator is the bottleneck",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::GeneratorSaturated, "The load generator is the bottleneck", finding::check)
 };

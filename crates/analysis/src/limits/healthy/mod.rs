@@ -48,5 +48,5 @@ pub const LIMIT: Limit = Limit {
         "No limit reached: the server kept up with the load. To find its limit, use more connections (-c) or a \
              higher rate (-r).",
     ),
-    ..Limit::new(LimitId::Healthy, "No limit reached", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::Healthy, "No limit reached", finding::check)
 };

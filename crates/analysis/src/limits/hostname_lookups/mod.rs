@@ -40,10 +40,5 @@ pub const LIMIT: Limit = Limit {
     config_checks: &[config_check::host_names],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::RequestCost),
-    ..Limit::new(
-        LimitId::HostnameLookups,
-        "DNS lookups for each request",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::HostnameLookups, "DNS lookups for each request", finding::check)
 };

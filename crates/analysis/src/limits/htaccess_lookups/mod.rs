@@ -50,10 +50,5 @@ pub const LIMIT: Limit = Limit {
             ProcessorWork::Kernel,
         ],
     }),
-    ..Limit::new(
-        LimitId::HtaccessLookups,
-        ".htaccess lookups for each request",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::HtaccessLookups, ".htaccess lookups for each request", finding::check)
 };

@@ -49,10 +49,9 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     kind: Some(LimitKind::IdleConnections),
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(
+    ..Limit::of(
         LimitId::KeepaliveHoldsWorkers,
         "Idle keep-alive connections hold the workers",
-        include_str!("mod.rs"),
         finding::check,
     )
 };

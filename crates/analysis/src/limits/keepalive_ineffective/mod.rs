@@ -36,10 +36,5 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::TlsHandshakes, LimitId::CpuSaturated],
     relieves: &[Resource::Processors],
-    ..Limit::new(
-        LimitId::KeepaliveIneffective,
-        "A new connection for nearly each request",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::KeepaliveIneffective, "A new connection for nearly each request", finding::check)
 };

@@ -37,10 +37,5 @@ pub const LIMIT: Limit = Limit {
         "The load filled a kernel table; the rate is its size divided by the length of the run. Discard it: \
              keep connections or enlarge the table, and measure again.",
     ),
-    ..Limit::new(
-        LimitId::KernelLimitTotal,
-        "The run measured the size of a kernel table",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::KernelLimitTotal, "The run measured the size of a kernel table", finding::check)
 };

@@ -34,10 +34,9 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Failures),
-    ..Limit::new(
+    ..Limit::of(
         LimitId::LighttpdConnectionsExhausted,
         "lighttpd server.max-connections exhausted",
-        include_str!("mod.rs"),
         finding::check,
     )
 };

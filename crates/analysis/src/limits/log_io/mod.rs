@@ -44,5 +44,5 @@ pub const LIMIT: Limit = Limit {
     ],
     kind: Some(LimitKind::RequestCost),
     gain: Some(LimitGain::Cost),
-    ..Limit::new(LimitId::LogIo, "Log writes limited by the disk", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::LogIo, "Log writes limited by the disk", finding::check)
 };

@@ -50,5 +50,5 @@ pub const LIMIT: Limit = Limit {
         ],
     }),
     gain: Some(LimitGain::Cost),
-    ..Limit::new(LimitId::LogVerbosity, "Log level too verbose", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::LogVerbosity, "Log level too verbose", finding::check)
 };

@@ -78,7 +78,7 @@ pub const LIMIT: Limit = Limit {
     meaning: Some("Memory is the limit. To go further, use less memory per process or add memory."),
     incidents: INCIDENTS,
     frees_memory: true,
-    ..Limit::new(LimitId::MemoryExhausted, "Memory exhausted", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::MemoryExhausted, "Memory exhausted", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -53,5 +53,5 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "The network is the limit. To go further, send smaller responses (compression, caching) or add bandwidth.",
     ),
-    ..Limit::new(LimitId::NetworkSaturated, "Network link saturated", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::NetworkSaturated, "Network link saturated", finding::check)
 };

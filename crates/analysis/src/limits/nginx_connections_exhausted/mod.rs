@@ -34,10 +34,5 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Failures),
     makes_errors: true,
-    ..Limit::new(
-        LimitId::NginxConnectionsExhausted,
-        "nginx worker_connections exhausted",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::NginxConnectionsExhausted, "nginx worker_connections exhausted", finding::check)
 };

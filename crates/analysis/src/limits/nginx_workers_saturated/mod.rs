@@ -29,10 +29,5 @@ pub const LIMIT: Limit = Limit {
     causes: &[LimitId::AcceptQueueOverflow, LimitId::SynQueueOverflow, LimitId::LostSyns],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Concurrency),
-    ..Limit::new(
-        LimitId::NginxWorkersSaturated,
-        "nginx workers saturate their cores",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::NginxWorkersSaturated, "nginx workers saturate their cores", finding::check)
 };

@@ -37,10 +37,5 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Link],
     kind: Some(LimitKind::Transfer),
-    ..Limit::new(
-        LimitId::NicNegotiatedLow,
-        "Network link negotiated too slow",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::NicNegotiatedLow, "Network link negotiated too slow", finding::check)
 };

@@ -58,7 +58,7 @@ pub const LIMIT: Limit = Limit {
         ],
     }),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::OpcacheFull, "OPcache is full", include_str!("mod.rs"), check)
+    ..Limit::of(LimitId::OpcacheFull, "OPcache is full", check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

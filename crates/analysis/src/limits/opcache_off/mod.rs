@@ -46,5 +46,5 @@ pub const LIMIT: Limit = Limit {
             ProcessorWork::Copy,
         ],
     }),
-    ..Limit::new(LimitId::OpcacheOff, "OPcache is off", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::OpcacheOff, "OPcache is off", finding::check)
 };

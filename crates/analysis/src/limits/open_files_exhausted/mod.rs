@@ -58,12 +58,7 @@ pub const LIMIT: Limit = Limit {
     keeps_hold_times: true,
     gain: Some(LimitGain::Failures),
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::OpenFilesExhausted,
-        "Open file limit reached",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::OpenFilesExhausted, "Open file limit reached", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -44,10 +44,5 @@ pub const LIMIT: Limit = Limit {
     ],
     keeps_hold_times: true,
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(
-        LimitId::PhpFpmSpawnLag,
-        "PHP-FPM starts children too slowly",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::PhpFpmSpawnLag, "PHP-FPM starts children too slowly", finding::check)
 };

@@ -57,12 +57,7 @@ pub const LIMIT: Limit = Limit {
     after_lifting: Some(ceiling::remove_fpm_queue),
     kind: Some(LimitKind::Documents),
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::PhpFpmWorkersExhausted,
-        "All PHP-FPM children busy",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::PhpFpmWorkersExhausted, "All PHP-FPM children busy", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -47,7 +47,7 @@ pub const LIMIT: Limit = Limit {
     ],
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::ProcessLimit, "Process limit reached", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::ProcessLimit, "Process limit reached", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

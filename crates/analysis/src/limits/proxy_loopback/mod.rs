@@ -31,5 +31,5 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[LimitId::ApacheWorkersExhausted, LimitId::AcceptQueueOverflow, LimitId::LostSyns],
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(LimitId::ProxyLoopback, "The proxy requests itself", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::ProxyLoopback, "The proxy requests itself", finding::check)
 };

@@ -62,10 +62,5 @@ pub const LIMIT: Limit = Limit {
     gain: Some(LimitGain::Explained),
     after_lifting: Some(ceiling::release_workers),
     ceilings: &[ceiling::ceiling],
-    ..Limit::new(
-        LimitId::ProxyPoolExhausted,
-        "All connections to the backend in use",
-        include_str!("mod.rs"),
-        check,
-    )
+    ..Limit::of(LimitId::ProxyPoolExhausted, "All connections to the backend in use", check)
 };

@@ -62,5 +62,5 @@ pub const LIMIT: Limit = Limit {
     ],
     ceilings: &[ceiling::ceiling],
     kind: Some(LimitKind::RequestCost),
-    ..Limit::new(LimitId::RateLimited, "Rate limited", include_str!("mod.rs"), check)
+    ..Limit::of(LimitId::RateLimited, "Rate limited", check)
 };

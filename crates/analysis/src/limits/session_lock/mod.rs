@@ -44,10 +44,5 @@ pub const LIMIT: Limit = Limit {
     causes: CAUSES,
     kind: Some(LimitKind::Documents),
     gain: Some(LimitGain::Explained),
-    ..Limit::new(
-        LimitId::SessionLock,
-        "Requests of one session wait for each other",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::SessionLock, "Requests of one session wait for each other", finding::check)
 };

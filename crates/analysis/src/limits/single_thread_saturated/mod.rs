@@ -48,10 +48,5 @@ pub const LIMIT: Limit = Limit {
     ],
     kind: Some(LimitKind::Concurrency),
     gain: Some(LimitGain::Explained),
-    ..Limit::new(
-        LimitId::SingleThreadSaturated,
-        "One thread saturates its core",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::SingleThreadSaturated, "One thread saturates its core", finding::check)
 };

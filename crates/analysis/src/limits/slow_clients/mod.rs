@@ -40,10 +40,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Workers],
     kind: Some(LimitKind::Transfer),
     gain: Some(LimitGain::SlowClients),
-    ..Limit::new(
-        LimitId::SlowClients,
-        "Slow clients hold the workers",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::SlowClients, "Slow clients hold the workers", finding::check)
 };

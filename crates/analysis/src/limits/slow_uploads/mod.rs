@@ -42,10 +42,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Workers, Resource::PhpChildren],
     kind: Some(LimitKind::Transfer),
     gain: Some(LimitGain::SlowClients),
-    ..Limit::new(
-        LimitId::SlowUploads,
-        "Slow uploads hold the workers",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::SlowUploads, "Slow uploads hold the workers", finding::check)
 };

@@ -46,10 +46,5 @@ pub const LIMIT: Limit = Limit {
     ],
     kind: Some(LimitKind::Documents),
     gain: Some(LimitGain::Explained),
-    ..Limit::new(
-        LimitId::SlowUpstream,
-        "Requests wait for another server",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::SlowUpstream, "Requests wait for another server", finding::check)
 };

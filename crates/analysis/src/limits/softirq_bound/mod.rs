@@ -36,12 +36,7 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::Concurrency),
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::SoftirqBound,
-        "One core saturated by network interrupts",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::SoftirqBound, "One core saturated by network interrupts", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -38,7 +38,7 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::SynQueueOverflow, "SYN backlog full", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::SynQueueOverflow, "SYN backlog full", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -33,7 +33,7 @@ pub const LIMIT: Limit = Limit {
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Waiting),
     incidents: INCIDENTS,
-    ..Limit::new(LimitId::TimeWaitOverflow, "TIME_WAIT table full", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::TimeWaitOverflow, "TIME_WAIT table full", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -40,5 +40,5 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "No known cause could be proven. The time table and the missing signals show where to look next.",
     ),
-    ..Limit::new(LimitId::Unknown, "Limit unknown", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::Unknown, "Limit unknown", finding::check)
 };

@@ -36,10 +36,5 @@ pub const LIMIT: Limit = Limit {
     meaning: Some(
         "The network is the limit. To go further, send smaller responses (compression, caching) or add bandwidth.",
     ),
-    ..Limit::new(
-        LimitId::UpstreamBandwidth,
-        "Network path to the clients saturated",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::UpstreamBandwidth, "Network path to the clients saturated", finding::check)
 };

@@ -50,10 +50,5 @@ pub const LIMIT: Limit = Limit {
     relieves: &[Resource::Processors, Resource::Memory],
     gain: Some(LimitGain::Cost),
     frees_memory: true,
-    ..Limit::new(
-        LimitId::WorkerMemoryGrowth,
-        "Apache workers leak memory",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::WorkerMemoryGrowth, "Apache workers leak memory", finding::check)
 };

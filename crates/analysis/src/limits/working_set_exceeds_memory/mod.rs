@@ -44,10 +44,5 @@ pub const LIMIT: Limit = Limit {
     ],
     gain: Some(LimitGain::Cost),
     meaning: Some("Memory is the limit. To go further, use less memory per process or add memory."),
-    ..Limit::new(
-        LimitId::WorkingSetExceedsMemory,
-        "Files do not fit in the page cache",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::WorkingSetExceedsMemory, "Files do not fit in the page cache", finding::check)
 };
