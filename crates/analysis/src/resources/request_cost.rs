@@ -37,8 +37,6 @@ const COMPRESSED_BYTE_US: f64 = 0.1;
 pub struct RequestCost {
     /// Cores' worth of processor time that its own processes take.
     pub cores: f64,
-    /// Cores that it may use.
-    pub cores_limit: f64,
     /// Processor time of its own processes for each request.
     pub request_us: f64,
     /// The most that a request would cost if a file of the same size were sent.
@@ -75,32 +73,26 @@ pub fn request_cost(facts: &Facts) -> Option<RequestCost> {
     let own_limit = facts.value(FactId::service_cores_limit);
     let cores_limit = own_limit.into_iter().chain(machine).reduce(f64::min)?;
     let Some(cores) = facts.value(FactId::service_cpu_cores) else {
-        return machine_request_cost(facts, cores_limit);
+        return machine_request_cost(facts);
     };
     let waits = group_waits(facts) == Some(true);
     let busy = facts.value(FactId::cpu_busy_fraction).is_some_and(|busy| busy >= BUSY_MIN);
     let own = cores / cores_limit;
     let full = own >= BUSY_MIN || ((waits || busy) && own >= OWN_MIN);
     let request_us = facts.value(FactId::cpu_per_request_us).filter(|us| *us > 0.0)?;
-    full.then(|| RequestCost { cores, cores_limit, request_us, file_us: file_us(facts), is_observed: true })
+    full.then(|| RequestCost { cores, request_us, file_us: file_us(facts), is_observed: true })
 }
 
 /// Where the service's own time cannot be read: all that the machine did, if one of its cores is full, which may be the
 /// one that the service runs on.
-fn machine_request_cost(facts: &Facts, cores_limit: f64) -> Option<RequestCost> {
+fn machine_request_cost(facts: &Facts) -> Option<RequestCost> {
     let cores = facts.value(FactId::cpu_busy_fraction)? * facts.value(FactId::cores)?;
     let fullest = facts.value(FactId::core_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
     let rate =
         facts.ended_per_s().or(facts.value(FactId::server_requests_per_s)).filter(|rate| *rate >= 5.0)?;
     let request_us = cores / rate * 1e6;
-    let observed = false;
-    (fullest >= BUSY_MIN).then(|| RequestCost {
-        cores,
-        cores_limit,
-        request_us,
-        file_us: file_us(facts),
-        is_observed: observed,
-    })
+    let is_full = fullest >= BUSY_MIN;
+    is_full.then(|| RequestCost { cores, request_us, file_us: file_us(facts), is_observed: false })
 }
 
 /// Whether the processors that a service may use have room, as far as that can be seen: its group does not wait for one, or

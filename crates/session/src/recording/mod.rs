@@ -175,8 +175,6 @@ pub struct Reverted {
 pub struct RoundRecord {
     /// The round.
     pub round: Round,
-    /// The load before.
-    pub load_before: u32,
     /// The load that verified it.
     pub load_after: Option<u32>,
 }
@@ -310,8 +308,8 @@ impl Recording {
                 self.applied(AppliedPlan { mark, outage_us }, journal, host);
             }
             EventBody::Reverted { mark, outage_us, .. } => self.reverted(mark, outage_us),
-            EventBody::RoundEnd { round, load_before, load_after } => {
-                self.rounds.push(RoundRecord { round: *round, load_before, load_after });
+            EventBody::RoundEnd { round, load_after, .. } => {
+                self.rounds.push(RoundRecord { round: *round, load_after });
             }
             EventBody::TuneEnd { baseline_load, best_load, last_load, goal_met, state } => {
                 self.tune_end = Some(TuneEnd { baseline_load, best_load, last_load, goal_met, state });

@@ -44,8 +44,6 @@ pub struct Listener {
     pub addresses: Vec<IpAddr>,
     /// The process whose end would end the service.
     pub main_pid: u32,
-    /// How many processes hold the socket.
-    pub pids_count: usize,
     /// Name of the main process as the kernel keeps it: at most 15 bytes.
     pub name: String,
     /// The file that the main process runs; `None` when we may not see it.
@@ -115,7 +113,6 @@ fn found(port: u16, sockets: &[ListenSocket]) -> Result<Found> {
         port,
         addresses: addresses.into_iter().collect(),
         main_pid,
-        pids_count: parents.len(),
         name: main.name,
         executable: main.exe,
         arguments: main.argv,
