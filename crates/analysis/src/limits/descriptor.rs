@@ -114,17 +114,12 @@ pub enum LimitGain {
 }
 
 impl Limit {
-    /// A limit of which nothing is known but its chapter and its finding.
-    pub const fn new(
-        id: LimitId,
-        title: &'static str,
-        source: &'static str,
-        check: fn(&Facts) -> Option<Finding>,
-    ) -> Self {
+    /// A limit of which nothing is known but its finding; its chapter the list of all limits gives it.
+    pub const fn of(id: LimitId, title: &'static str, check: fn(&Facts) -> Option<Finding>) -> Self {
         Self {
             id,
             title,
-            source,
+            source: "",
             reads: &[],
             check,
             causes: &[],
@@ -146,11 +141,6 @@ impl Limit {
             is_fault: true,
             meaning: None,
         }
-    }
-
-    /// The same; its chapter is known to the list of all limits.
-    pub const fn of(id: LimitId, title: &'static str, check: fn(&Facts) -> Option<Finding>) -> Self {
-        Self::new(id, title, "", check)
     }
 
     /// The manual's chapter.

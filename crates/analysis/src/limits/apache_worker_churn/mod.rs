@@ -40,10 +40,5 @@ pub const LIMIT: Limit = Limit {
     ],
     relieves: &[Resource::Workers, Resource::Processors],
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(
-        LimitId::ApacheWorkerChurn,
-        "Apache replaces its processes too often",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::ApacheWorkerChurn, "Apache replaces its processes too often", finding::check)
 };

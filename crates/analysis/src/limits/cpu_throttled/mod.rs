@@ -58,12 +58,7 @@ pub const LIMIT: Limit = Limit {
         "A quota throttles the service although CPU is available. Raise it where it was set (container, service unit).",
     ),
     incidents: INCIDENTS,
-    ..Limit::new(
-        LimitId::CpuThrottled,
-        "CPU throttled by a control group quota",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::CpuThrottled, "CPU throttled by a control group quota", finding::check)
 };
 
 #[rustfmt::skip] // a table, one rule a line

@@ -33,5 +33,5 @@ pub const LIMIT: Limit = Limit {
     }],
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Waiting),
-    ..Limit::new(LimitId::LostSyns, "Connection attempts lost", include_str!("mod.rs"), finding::check)
+    ..Limit::of(LimitId::LostSyns, "Connection attempts lost", finding::check)
 };

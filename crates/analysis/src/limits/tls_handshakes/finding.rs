@@ -173,13 +173,8 @@ fn savings(
     };
     let words = format!("{words} A signature takes about {}.", format_time(of.sign_us));
     let confidence = certain(share);
-    (!remedies.is_empty()).then(|| HandshakeSaving {
-        share,
-        share_min: SHARE_MIN,
-        words,
-        remedies,
-        confidence,
-    })
+    let share_min = SHARE_MIN;
+    (!remedies.is_empty()).then_some(HandshakeSaving { share, share_min, words, remedies, confidence })
 }
 
 /// Of connections that clients would keep, and the server does not.

@@ -53,10 +53,5 @@ pub const LIMIT: Limit = Limit {
             ProcessorWork::Copy,
         ],
     }),
-    ..Limit::new(
-        LimitId::TlsHandshakes,
-        "TLS handshakes saturate the CPU",
-        include_str!("mod.rs"),
-        finding::check,
-    )
+    ..Limit::of(LimitId::TlsHandshakes, "TLS handshakes saturate the CPU", finding::check)
 };
