@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::slow_responses::{self, SlowPlace, SlowResponses};
 use crate::resources::workers;
 use crate::wording::{format_number, format_time};
@@ -38,7 +39,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let is_felt = slow.is_some() || lost.is_some_and(|lost| lost >= FELT_FRACTION_MIN);
     let confidence = confidence(facts, slow.is_some())?.min(confidence_by_workers(facts, is_felt)?);
     let queue = limit.map_or(String::new(), |limit| format!(" (limit {})", format_number(limit)));
-    let requested = requested_backlog(facts).zip(limit).filter(|(requested, limit)| limit < requested);
+    let requested = requested_backlog(facts).zip(limit).filter(|_| is_clipped(facts, limit));
     let clipped = requested.map_or(String::new(), |(requested, limit)| {
         format!(
             " {} requests {}, but net.core.somaxconn grants {}.",
@@ -135,8 +136,9 @@ fn confidence(facts: &Facts, is_slow: bool) -> Option<f64> {
 
 fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Remedy> {
     let attempts_per_s = facts.value(FactId::new_connections_per_s).unwrap_or(0.0) + overflows_per_s;
-    // A power of two, as such queues are usually given; at least twice what overflowed.
-    let wanted = attempts_per_s.max(2.0 * limit.unwrap_or(0.0)).max(1.0).log2().ceil().exp2().min(65_535.0);
+    let (backlog, clipped) = (requested_backlog(facts), is_clipped(facts, limit));
+    let wanted = wanted_length(attempts_per_s.max(2.0 * limit.or(backlog).unwrap_or(0.0)))
+        .max(backlog.filter(|_| !clipped).unwrap_or(0.0));
     let to = Some(SettingValue::Integer(wanted as i64));
     let why = format!(
         "holds one second of new connections ({}), and at least twice the queue that overflowed",
@@ -152,27 +154,27 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
         predicted: None,
         together_with: vec![],
     };
-    let backlog = requested_backlog(facts);
     let mut all = vec![];
     // The queue that is smaller than ListenBacklog is clipped by somaxconn: only that one helps then.
-    let clipped = limit.zip(backlog).is_some_and(|(limit, backlog)| limit < backlog);
-    if facts.is_service("apache") && !clipped {
-        all.push(remedy(
-            SettingId::of_service("apache", "ListenBacklog"),
-            backlog,
-            ApplyClass::Restart,
-            "restart: brief downtime",
-        ));
-    }
-    let granted = if clipped { limit } else { facts.value(FactId::ahead_accept_queue_allowed) };
-    if facts.is_service("nginx") && !clipped {
+    let granted = facts.value(FactId::ahead_accept_queue_allowed).or(limit.filter(|_| clipped));
+    let is_short = !clipped && backlog.is_none_or(|backlog| backlog < wanted);
+    if facts.is_service("apache") {
+        let setting = SettingId::of_service("apache", "ListenBacklog");
+        let longer = || remedy(setting, backlog, ApplyClass::Restart, "restart: brief downtime");
+        all.extend(is_short.then(longer));
+    } else if facts.is_service("nginx") {
         let by_reload = SettingId::of_service("nginx", "listen backlog");
-        all.push(Remedy {
+        let longer = || Remedy {
             together_with: granted_along(granted, wanted),
             ..remedy(by_reload, backlog, ApplyClass::Reload, "none known")
-        });
+        };
+        all.extend(is_short.then(longer));
+    } else if granted.is_some_and(|granted| limit.is_none_or(|limit| limit < granted)) {
+        // The kernel would give more than this program asks for.
+        all.push(manual(backlog_of_program(facts), "a restart of the program", why.clone()));
     }
-    if all.is_empty() || granted.is_none_or(|granted| granted < wanted) {
+    let is_enough = granted.is_some_and(|granted| granted >= wanted);
+    if !is_enough {
         // The sockets that are there get it without a restart, as far as the server asks for it.
         let asked = backlog.filter(|asked| *asked < wanted && clipped);
         let grown = remedy(
@@ -182,16 +184,34 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
             "none known; set manually, it takes effect at the next server start; `tune --apply` applies it to the running one",
         );
         all.push(Remedy { together_with: live_backlog(facts, asked.unwrap_or(wanted)), ..grown });
-    }
-    let is_enough = granted.is_some_and(|granted| granted >= wanted);
-    if let ([live], true) = (&live_backlog(facts, wanted)[..], is_enough) {
+    } else if limit.is_none_or(|limit| limit < wanted) {
         let risk = "none known; lasts until the next server start";
-        all.push(Remedy {
-            to: Some(live.to.clone()),
-            ..remedy(live.setting.clone(), limit, ApplyClass::Live, risk)
-        });
+        let live = live_backlog(facts, wanted).into_iter();
+        all.extend(live.map(|live| remedy(live.setting, limit, ApplyClass::Live, risk)));
     }
     all
+}
+
+/// A power of two, as such queues are usually given.
+fn wanted_length(at_least: f64) -> f64 {
+    at_least.max(1.0).log2().ceil().exp2().min(65_535.0)
+}
+
+/// Whether the kernel gives the socket less than the server asks for. Where it would give that much by now, the socket has its length
+/// from an earlier start.
+fn is_clipped(facts: &Facts, limit: Option<f64>) -> bool {
+    let allowed = facts.value(FactId::ahead_accept_queue_allowed);
+    limit
+        .zip(requested_backlog(facts))
+        .is_some_and(|(limit, backlog)| limit < backlog && allowed.is_none_or(|allowed| allowed < backlog))
+}
+
+/// Where a program other than Apache and nginx says how long its queue may be.
+fn backlog_of_program(facts: &Facts) -> SettingId {
+    match facts.is_service("lighttpd") {
+        true => SettingId::of_service("lighttpd", "server.listen-backlog"),
+        false => SettingId::application("listen backlog"),
+    }
 }
 
 /// nginx gives its sockets another backlog when it reads its configuration again; the kernel has to grant it then.
@@ -260,6 +280,48 @@ mod tests {
         assert_eq!(finding.remedies[0].setting.name, "net.core.somaxconn");
         // No more than the server asks for, which is what its next start gives it.
         assert_eq!(finding.remedies[0].together_with[0].to, SettingValue::Integer(511));
+    }
+
+    #[test]
+    fn nothing_is_lowered_and_who_asks_for_less_than_the_kernel_gives_is_named() {
+        let of = |service: &str, limit: f64, somaxconn: f64, backlog: &[(&str, i64)]| {
+            let known = [
+                (FactId::accept_queue_max, limit),
+                (FactId::accept_queue_limit, limit),
+                (FactId::ahead_accept_queue_allowed, somaxconn),
+            ];
+            let mut facts = facts(&crate::facts::testing::with_changes(&OVERFLOW, &known), backlog);
+            facts.service.as_mut().unwrap().service = service.into();
+            let finding = check(&facts).unwrap();
+            assert!(!finding.summary.contains("grants"), "{}", finding.summary);
+            let to = |one: &Remedy| one.to.as_ref().and_then(SettingValue::number);
+            finding.remedies.iter().map(|one| (one.setting.full_name(), to(one))).collect::<Vec<_>>()
+        };
+        let shown = |found: &[(&str, Option<f64>)]| {
+            found.iter().map(|(name, to)| ((*name).to_owned(), *to)).collect::<Vec<_>>()
+        };
+        let both = [("apache ListenBacklog", Some(16_384.0)), ("sysctl net.core.somaxconn", Some(16_384.0))];
+        for (what, found, expected) in [
+            ("length unknown", of("apache", f64::NAN, 4096.0, &[("ListenBacklog", 5000)]), &both[..]),
+            (
+                "of an earlier start",
+                of("apache", 128.0, 4096.0, &[("ListenBacklog", 2048)]),
+                &[("apache backlog", Some(2048.0))],
+            ),
+            (
+                "a program of its own",
+                of("unknown", 128.0, 4096.0, &[]),
+                &[("application listen backlog", None), ("unknown backlog", Some(1024.0))],
+            ),
+            (
+                "lighttpd",
+                of("lighttpd", 128.0, 4096.0, &[]),
+                &[("lighttpd server.listen-backlog", None), ("lighttpd backlog", Some(1024.0))],
+            ),
+            ("as long as may be", of("apache", 65_535.0, 65_535.0, &[("ListenBacklog", 65_535)]), &[]),
+        ] {
+            assert_eq!(found, shown(expected), "{what}");
+        }
     }
 
     #[test]
