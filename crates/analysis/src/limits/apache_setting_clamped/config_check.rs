@@ -20,6 +20,9 @@ pub(crate) fn clamped(facts: &Facts) -> Option<ConfigFinding> {
         Some("prefork") => above_server_limit(service, number, 1.0)?,
         Some("worker" | "event") => {
             let threads = located(service, "ThreadsPerChild")?.number().filter(|threads| *threads >= 1.0)?;
+            // Of more Apache starts no more than this in each process.
+            let most = located(service, "ThreadLimit").and_then(|limit| limit.number());
+            let threads = most.filter(|most| *most >= 1.0).map_or(threads, |most| threads.min(most));
             above_server_limit(service, number, threads).or_else(|| no_multiple(number, threads))?
         }
         _ => return None,

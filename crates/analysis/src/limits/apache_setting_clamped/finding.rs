@@ -89,6 +89,8 @@ fn clamp_reason(facts: &Facts, clamp: &ClampedSetting) -> String {
 struct ClampedSetting {
     /// The threads that each process is to have, where `ThreadLimit` allows fewer.
     threads_configured: Option<f64>,
+    /// Those that each process has.
+    threads: f64,
     /// As it is written.
     configured: f64,
     in_force: f64,
@@ -119,6 +121,7 @@ fn clamp(facts: &Facts) -> Option<ClampedSetting> {
     let in_force = displayed.or(by_files.filter(|_| facts.value(FactId::workers_limit).is_none()))?;
     Some(ClampedSetting {
         threads_configured: threads_wanted,
+        threads,
         configured,
         in_force,
         by_files: by_files.is_some(),
@@ -131,7 +134,7 @@ fn remedy(facts: &Facts, clamp: &ClampedSetting, queue: f64) -> Option<Remedy> {
     if let Some(threads) = clamp.threads_configured.filter(|_| clamp.configured <= fits) {
         return Some(more_threads(facts, clamp, threads));
     }
-    let threads = facts.threads_per_process();
+    let threads = clamp.threads;
     let needed = workers::HEADROOM * worker_remedies::demand(facts, clamp.in_force, queue);
     let workers = (clamp.configured.max(needed) / threads).ceil() * threads;
     let workers = workers.min(fits);
@@ -141,10 +144,13 @@ fn remedy(facts: &Facts, clamp: &ClampedSetting, queue: f64) -> Option<Remedy> {
         to: SettingValue::Integer((to * threads) as i64),
     };
     let differs = to * threads != clamp.configured;
+    // Enough in the files that the running server does not have yet is not lowered.
+    let written = facts.service.as_ref().and_then(|service| service.configured_number("ServerLimit"));
+    let servers = written.map_or(to, |written| written.max(to));
     (workers > clamp.in_force).then(|| Remedy {
         setting: SettingId::of_service("apache", "ServerLimit"),
         from: facts.setting("ServerLimit").map(|limit| SettingValue::Integer(limit as i64)),
-        to: Some(SettingValue::Integer(to as i64)),
+        to: Some(SettingValue::Integer(servers as i64)),
         class: ApplyClass::Restart,
         risk: "restart: brief downtime; more memory and more backend connections"
             .into(),
@@ -269,6 +275,8 @@ mod tests {
         assert_eq!(to(400, 1), (Some(SettingValue::Integer(16)), 0));
         // 130 are wanted, and the files ask for 50: both have to move.
         assert_eq!(to(50, 1), (Some(SettingValue::Integer(6)), 1));
+        // The files have more than enough, and the server was only reloaded.
+        assert_eq!(to(400, 64), (Some(SettingValue::Integer(64)), 0));
     }
 
     #[test]

@@ -82,6 +82,16 @@ fn values_that_others_clamp() {
             Some("MaxRequestWorkers 150"),
         ),
         ("event", &[("MaxRequestWorkers", "150"), ("ServerLimit", "16"), ("ThreadsPerChild", "25")], None),
+        (
+            "event",
+            &[
+                ("MaxRequestWorkers", "200"),
+                ("ServerLimit", "2"),
+                ("ThreadsPerChild", "100"),
+                ("ThreadLimit", "50"),
+            ],
+            Some("ServerLimit 4"),
+        ),
     ] {
         let observed = only(&apache(mode, settings, &[]));
         let reported = reported.map(|reported| ("apache-setting-clamped".to_owned(), reported.to_owned()));
