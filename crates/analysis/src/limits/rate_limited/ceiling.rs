@@ -32,15 +32,35 @@ pub(crate) fn ceiling(facts: &Facts) -> Option<ResourceCeiling> {
     )
 }
 
-/// Whether it is set for all that is asked.
+/// Variables that are the same for all that is asked of a server.
+const OF_SERVER: [&str; 6] = ["server_name", "host", "http_host", "server_addr", "server_port", "scheme"];
+
+/// Whether it is set for all that is asked, and counts that together or by address. By any other key (a cookie, a `map` that spares
+/// some clients) it counts apart, or not at all where the key is empty.
 pub(super) fn is_of_all(service: &ServiceSnapshot) -> bool {
     let set = service.scoped.iter().filter(|one| one.setting == "limit_req");
-    set.flat_map(|one| &one.scope).all(|scope| !scope.to_string().to_lowercase().starts_with("location"))
+    let mut scopes = set.flat_map(|one| &one.scope).map(|scope| scope.to_string().to_lowercase());
+    let is_known = |name: &str| is_address(name) || OF_SERVER.contains(&name);
+    keys(service).flat_map(variables).all(is_known) && scopes.all(|scope| !scope.starts_with("location"))
 }
 
 pub(super) fn is_of_address(service: &ServiceSnapshot) -> bool {
+    keys(service).flat_map(variables).any(is_address)
+}
+
+fn is_address(variable: &str) -> bool {
+    variable.contains("remote_addr") || variable.contains("forwarded")
+}
+
+/// What the zones count by: `$binary_remote_addr`, `$server_name$uri`.
+fn keys(service: &ServiceSnapshot) -> impl Iterator<Item = &str> {
     let zones = service.scoped.iter().filter(|one| one.setting == "limit_req_zone");
-    zones.map(|one| one.value.as_str()).any(|zone| zone.contains("remote_addr") || zone.contains("forwarded"))
+    zones.filter_map(|one| one.value.split_whitespace().next())
+}
+
+fn variables(key: &str) -> impl Iterator<Item = &str> {
+    let is_end = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
+    key.split('$').skip(1).filter_map(move |part| part.trim_start_matches('{').split(is_end).next())
 }
 
 #[cfg(test)]
@@ -67,5 +87,11 @@ mod tests {
         assert_eq!(of("$binary_remote_addr", "server _", true), Some(60.0));
         assert_eq!(of("$binary_remote_addr", "server _", false), None, "of each of them");
         assert_eq!(of("$server_name", "location /api", true), None);
+        assert_eq!(of("${server_name}$scheme", "server _", false), Some(60.0));
+        for key in ["$cookie_session", "$limit_key", "$server_name$uri"] {
+            for loaded in [true, false] {
+                assert_eq!(of(key, "server _", loaded), None, "{key} {loaded}");
+            }
+        }
     }
 }

@@ -218,7 +218,13 @@ fn limit(facts: &Facts, pace: f64) -> Option<BandwidthLimit> {
         (None, _) => {
             const OTHERS: [&str; 3] = ["bw_module", "cband_module", "qos_module"];
             let loaded = service.modules.iter().find(|module| OTHERS.contains(&module.as_str()))?;
-            let directives = ["BandWidth", "MinBandWidth", "QS_SrvMaxConnPerIP", "QS_LocKBytesPerSecLimit"];
+            let directives = [
+                "BandWidth",
+                "MinBandWidth",
+                "QS_LocKBytesPerSecLimit",
+                "QS_LocKBytesPerSecLimitMatch",
+                "QS_EventKBytesPerSecLimit",
+            ];
             let active = service.scoped.iter().find(|one| directives.contains(&one.setting.as_str()))?;
             Some(BandwidthLimit {
                 words: format!("{loaded}: {}", place(active)),
@@ -381,6 +387,17 @@ mod tests {
             check(&facts).map(|finding| finding.confidence)
         };
         assert_eq!([limited(1_003_000.0), limited(100_000.0)], [Some(0.9), None]);
+    }
+
+    #[test]
+    fn a_limit_of_connections_sets_no_pace() {
+        for (setting, confidence) in [("QS_LocKBytesPerSecLimit", Some(0.6)), ("QS_SrvMaxConnPerIP", None)] {
+            let mut facts = facts(LIMITED, &[]);
+            let service = facts.service.as_mut().unwrap();
+            service.modules = vec!["qos_module".into()];
+            service.scoped = vec![scoped_setting(setting, "/ 200", &[])];
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{setting}");
+        }
     }
 
     #[test]
