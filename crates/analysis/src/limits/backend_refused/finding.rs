@@ -23,8 +23,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 fn by_errors(facts: &Facts) -> Option<Finding> {
-    let logged: f64 = LOGGED.into_iter().filter_map(|name| facts.value(name)).fold(0.0, f64::max);
-    let per_s = facts.window_s(FactId::backend_unreachable_logged).map(|window_s| logged / window_s);
+    let messages = LOGGED.into_iter().filter_map(|name| Some((name, facts.value(name)?)));
+    let most = messages.max_by(|a, b| a.1.total_cmp(&b.1));
+    let logged = most.map_or(0.0, |(_, times)| times);
+    let per_s = most.and_then(|(name, times)| Some(times / facts.window_s(name)?));
     let is_logged = logged >= 1.0 && per_s.is_none_or(|rate| rate >= REFUSED_PER_S_MIN);
     let answered = facts.value(FactId::bad_gateway_fraction).filter(|share| *share >= FAILED_FRACTION_MIN);
     let by_log = || {
@@ -182,7 +184,7 @@ fn same_address(listens: &str, address: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, scoped_setting, with_changes};
+    use crate::facts::testing::{facts, over, scoped_setting, with_changes};
     use webdyno_model::change::ApplyClass;
 
     fn of(values: &[(FactId, f64)], handlers: &[&str]) -> Facts {
@@ -267,6 +269,9 @@ mod tests {
             let mut facts = facts(&values, &[]);
             facts.loaded = false;
             assert_eq!(check(&facts).map(|finding| finding.confidence), Some(0.92), "{message}");
+            // An hour with a few of them, and errors of the application.
+            over(&mut facts, message, 3.0, 3600.0);
+            assert!(check(&facts).is_none(), "{message}");
         }
     }
 
