@@ -144,6 +144,12 @@ pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&Request
     of_host.or_else(of_server).or_else(written)
 }
 
+/// Whether it is written for a host that is not the one that is asked.
+pub fn is_of_another_host(service: &ServiceSnapshot, one: &ScopedSetting, target: &RequestTarget) -> bool {
+    let host = one.scope.first().filter(is_host);
+    host.is_some_and(|host| !is_host_of(service, host, Some(target)))
+}
+
 /// The same as it is written: the first one in the host that is asked, else for the whole server.
 pub fn written_of_host<'a>(
     service: &'a ServiceSnapshot,

@@ -5,11 +5,12 @@ use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
 use crate::limits::tls_handshakes;
 use crate::resources::{memory_evidence, request_cost, site_profile, workers};
+use crate::settings::effective;
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
-use webdyno_model::service::SettingValue;
+use webdyno_model::service::{ScopedSetting, SettingValue};
 use webdyno_model::setting::SettingId;
 
 /// Establishing connections must cost this share of the response time: less is not worth a change. Over TLS half of that:
@@ -179,10 +180,17 @@ fn is_switched_off(facts: &Facts) -> bool {
         let value = value.split_ascii_whitespace().next().unwrap_or_default();
         value.eq_ignore_ascii_case("off") || value == "0" || value == "0s"
     };
-    let setting = keeping_setting(facts);
-    let mut scoped = facts.service.iter().flat_map(|service| &service.scoped);
-    facts.text(setting).is_some_and(|value| is_off(&value))
-        || scoped.any(|one| one.setting == setting && is_off(&one.value))
+    let Some(service) = &facts.service else { return false };
+    let (setting, target) = (keeping_setting(facts), facts.request_targets.first());
+    // Of a load it is known which host it asks.
+    let whole = match target {
+        Some(_) => effective::of_host(service, setting, target),
+        None => facts.text(setting),
+    };
+    let is_here =
+        |one: &ScopedSetting| target.is_none_or(|to| !effective::is_of_another_host(service, one, to));
+    let mut scoped = service.scoped.iter().filter(|one| one.setting == setting && is_off(&one.value));
+    whole.is_some_and(|value| is_off(&value)) || scoped.any(is_here)
 }
 
 /// A setting in force that closes connections.
@@ -315,7 +323,8 @@ fn cause_in_responses(facts: &Facts, reused: f64) -> Option<CloseCause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, scoped_setting, with_changes};
+    use crate::settings::effective::RequestTarget;
 
     /// Two requests on each connection, and a handshake that takes as long as the rest.
     const CLOSED: &[(FactId, f64)] = &[
@@ -357,6 +366,30 @@ mod tests {
         assert_eq!(named(ONCE, 100, "Off"), None, "handshakes are what it costs");
         assert_eq!(named(ONCE, 100, "On").as_deref(), Some("Connection"));
         assert_eq!(named(&[], 100, "On"), None, "half of them are used twice, and no setting says why");
+    }
+
+    #[test]
+    fn only_the_host_that_is_asked_counts() {
+        let plain = [(FactId::handshake_mean_us, f64::NAN), (FactId::connect_time_mean_us, 900.0)];
+        let values = with_changes(CLOSED, &[ONCE, &plain].concat());
+        let named = |off: &str, url: Option<&str>| {
+            let mut facts = facts(&values, &[]);
+            let on_or_off = |host: &str| {
+                let value = if host == off { "Off" } else { "On" };
+                scoped_setting("KeepAlive", value, &[format!("VirtualHost *:80 {host}").as_str()])
+            };
+            facts.service.as_mut().unwrap().scoped = ["a.example", "b.example"].map(on_or_off).into();
+            facts.request_targets = url.and_then(RequestTarget::of).into_iter().collect();
+            check(&facts).map(|mut finding| finding.remedies.remove(0).setting.name)
+        };
+        for (off, url, expected) in [
+            ("b.example", Some("http://b.example/"), "KeepAlive"),
+            ("b.example", Some("http://a.example/"), "Connection"),
+            ("b.example", None, "KeepAlive"),
+            ("neither", Some("http://b.example/"), "Connection"),
+        ] {
+            assert_eq!(named(off, url).as_deref(), Some(expected), "{off} {url:?}");
+        }
     }
 
     #[test]
