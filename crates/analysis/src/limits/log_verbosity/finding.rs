@@ -25,6 +25,8 @@ const SAMPLED_BYTES_MIN: f64 = 2e5;
 const DISK_BUSY_MIN: f64 = 0.8;
 /// Bytes per second that are a burden for a disk.
 const DISK_BYTES_MIN: f64 = 1e6;
+/// Where less of what is written to the disk is of this log, it works for somebody else.
+const DISK_FRACTION_MIN: f64 = 0.1;
 /// Levels that tell of what is no error, the less talkative ones left out: `info` has a line for a connection at most.
 const TALKATIVE: [&str; 2] = ["debug", "trace"];
 
@@ -47,7 +49,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let by_bytes = by_bytes.filter(|share| *share >= SHARE_MIN);
     let by_work = by_bytes.into_iter().chain(sampled).reduce(f64::max);
     let busy = facts.value(FactId::log_disk_busy_fraction).filter(|busy| *busy >= DISK_BUSY_MIN);
-    let by_disk = busy.filter(|_| bytes >= DISK_BYTES_MIN);
+    let written = facts.value(FactId::log_disk_written_bytes_per_s);
+    let is_of_log = written.is_none_or(|all| bytes >= DISK_FRACTION_MIN * all);
+    let by_disk = busy.filter(|_| bytes >= DISK_BYTES_MIN && is_of_log);
     let share = by_work.or(by_disk)?;
     let burden = match by_work {
         Some(_) => "a large share of its CPU time",
@@ -68,9 +72,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-const CITED: [FactId; 8] = fact_ids! {
+const CITED: [FactId; 9] = fact_ids! {
     error_log_bytes_per_s, service_cpu_cores, service_cores_limit, cores, pressure_group_cpu_some_fraction,
-    log_disk_busy_fraction, cpu_per_request_us, rate,
+    log_disk_busy_fraction, log_disk_written_bytes_per_s, cpu_per_request_us, rate,
 };
 
 /// Where the log cannot be followed: the processors are full, and this may be why.
@@ -162,6 +166,17 @@ mod tests {
             // Room on the processors, and on the disk.
             (&[(FactId::service_cpu_cores, 0.3)], "debug", false),
             (&[(FactId::service_cpu_cores, 0.3), (FactId::log_disk_busy_fraction, 0.95)], "debug", true),
+            // A database fills it.
+            (
+                &[
+                    (FactId::service_cpu_cores, 0.3),
+                    (FactId::log_disk_busy_fraction, 0.95),
+                    (FactId::error_log_bytes_per_s, 2e6),
+                    (FactId::log_disk_written_bytes_per_s, 200e6),
+                ],
+                "debug",
+                false,
+            ),
         ] {
             assert_eq!(with(changes, level).is_some(), fires, "{changes:?} {level}");
         }

@@ -26,7 +26,7 @@ use webdyno_model::processor_time::ProcessorWork;
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        cores, cpu_per_request_us, error_log_bytes_per_s, log_disk_busy_fraction,
+        cores, cpu_per_request_us, error_log_bytes_per_s, log_disk_busy_fraction, log_disk_written_bytes_per_s,
         pressure_group_cpu_some_fraction, rate, service_cores_limit, service_cpu_cores,
     }],
     causes: &[
