@@ -72,6 +72,10 @@ fn held_workers(facts: &Facts) -> Option<HeldWorkers> {
         return None;
     }
     let inside = evidence_in_scoreboard(facts);
+    // It may be event, whose idle connections hold no worker: only those in K tell it apart.
+    if service.mode.is_none() && inside.is_none() {
+        return None;
+    }
     let connections = evidence_in_connections(facts, workers);
     let outside = evidence_in_requests(facts, workers);
     let confidence = match (&inside, &outside, &connections) {
@@ -322,6 +326,12 @@ mod tests {
     #[test]
     fn the_event_mpm_and_closed_connections_hold_nobody() {
         assert!(with(&[], "event", "On").is_none());
+        for (kept, found) in [(57.0, true), (0.0, false)] {
+            let seen = [(FactId::workers_keepalive_mean, kept), (FactId::idle_connections_mean, 55.0)];
+            let mut facts = facts(&with_changes(HELD, &seen), &[("MaxRequestWorkers", 60)]);
+            facts.service.as_mut().unwrap().mode = None;
+            assert_eq!(check(&facts).is_some(), found, "an MPM that could not be read, {kept} in K");
+        }
         assert!(with(&[], "prefork", "off").is_none());
         // What is written after the answer holds workers without requests, too.
         let logging =
