@@ -90,6 +90,15 @@ fn each_of_several_has_its_own_incident() {
     );
 }
 
+/// Prefork, worker and event have a code each for it.
+#[test]
+fn each_mpm_says_in_its_own_words_that_no_worker_is_left() {
+    for code in ["AH00161", "AH00286", "AH00484"] {
+        let metric = format!("apache_log.{code}.messages_count");
+        assert_eq!(seconds(&[(metric.as_str(), &[0.0, 1.0][..])]), [1], "{code}");
+    }
+}
+
 /// The seconds at which something is told when readings leave out what is as it was, and tell all every so many.
 fn seconds_of_changes(metrics: &[(&str, &[f64])]) -> Vec<usize> {
     let metric = |(name, _): &(&str, &[f64])| Metric {

@@ -64,5 +64,6 @@ pub const LIMIT: Limit = Limit {
 const INCIDENTS: &[IncidentRule] = &[
     row("apache.workers_busy_count", IncidentFigure::ShareOf("apache.slots_count"), (1.0, 5), 0.9, "all workers of the web server are busy", "five seconds at the limit are a queue that grows"),
     row("apache_log.AH00161.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00161)", LOGGED),
+    row("apache_log.AH00286.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00286)", LOGGED),
     row("apache_log.AH00484.messages_count", IncidentFigure::Rise, (1.0, 1), 1.0, "Apache reached MaxRequestWorkers (AH00484)", LOGGED),
 ];
