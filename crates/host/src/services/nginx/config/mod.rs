@@ -30,7 +30,7 @@ const WITHIN_MAX: usize = 1_000;
 const SCOPED_MAX: usize = 2_000;
 
 /// Directives that hold no secrets and say something about load, with nginx's defaults.
-const SETTINGS: [(&str, Option<&str>); 47] = [
+const SETTINGS: [(&str, Option<&str>); 51] = [
     ("accept_mutex", Some("off")),
     ("access_log", None),
     ("aio", Some("off")),
@@ -52,10 +52,14 @@ const SETTINGS: [(&str, Option<&str>); 47] = [
     ("keepalive_time", Some("1h")),
     ("keepalive_timeout", Some("75s")),
     ("limit_conn", None),
+    ("limit_conn_dry_run", None),
+    ("limit_conn_status", None),
     ("limit_conn_zone", None),
     ("limit_rate", Some("0")),
     ("limit_rate_after", Some("0")),
     ("limit_req", None),
+    ("limit_req_dry_run", None),
+    ("limit_req_status", None),
     ("limit_req_zone", None),
     ("listen", None),
     ("master_process", Some("on")),
@@ -83,6 +87,9 @@ const SETTINGS: [(&str, Option<&str>); 47] = [
 /// Directives that pass requests on.
 const PASSES: [&str; 6] =
     ["proxy_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass"];
+
+/// Directives that hold for all of the site together where several of them stand: the settings have the last one only.
+const REPEATED: [&str; 4] = ["limit_conn", "limit_conn_zone", "limit_req", "limit_req_zone"];
 
 /// A configuration as it was read.
 #[derive(Debug, Clone, Default)]
@@ -250,7 +257,7 @@ impl Config {
         settings
     }
 
-    /// The values of parts of the site, and whether all are there.
+    /// The values of parts of the site, and those of which all of it may have several; and whether all are there.
     pub fn scoped(&self) -> (Vec<ScopedSetting>, bool) {
         let mut scoped = vec![];
         let mut left_out = false;
@@ -258,7 +265,8 @@ impl Config {
             let name = placed.directive.name.as_str();
             let is_known = SETTINGS.iter().any(|(known, _)| *known == name) || PASSES.contains(&name);
             let is_member = name == "server" && placed.within("upstream").is_some();
-            if placed.is_global() || placed.directive.block.is_some() || !(is_known || is_member) {
+            let is_in_settings = placed.is_global() && !REPEATED.contains(&name);
+            if is_in_settings || placed.directive.block.is_some() || !(is_known || is_member) {
                 return;
             }
             if scoped.len() >= SCOPED_MAX {

@@ -190,6 +190,26 @@ fn what_cannot_be_read_is_told_and_the_rest_is_there() {
     }
 }
 
+#[test]
+fn each_zone_is_told_and_whether_its_limits_only_count() {
+    let text = "http {\n limit_req_zone $binary_remote_addr zone=login:1m rate=6r/m;\n\
+        limit_req_zone $server_name zone=site:1m rate=58r/s;\n limit_req_status 429;\n\
+        server { listen 80; limit_req zone=site burst=9; limit_req_dry_run on; }\n}\n";
+    let (_, config) = read_files(&[("nginx.conf", text)]);
+    let scoped = config.scoped().0;
+    let values = |setting: &str| {
+        let all = scoped.iter().filter(|one| one.setting == setting);
+        all.map(|one| (one.value.as_str(), one.scope.len())).collect::<Vec<_>>()
+    };
+    let zones =
+        [("$binary_remote_addr zone=login:1m rate=6r/m", 0), ("$server_name zone=site:1m rate=58r/s", 0)];
+    assert_eq!(values("limit_req_zone"), zones);
+    assert_eq!(values("limit_req"), [("zone=site burst=9", 1)]);
+    assert_eq!(values("limit_req_dry_run"), [("on", 1)]);
+    let status = config.settings()["limit_req_status"].configured.clone();
+    assert_eq!(status, Some(SettingValue::Integer(429)));
+}
+
 // Each file includes the next one twice: 2^40 directives, of which a bounded number is looked at.
 #[test]
 fn files_that_multiply_end() {
