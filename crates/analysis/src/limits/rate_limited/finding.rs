@@ -253,7 +253,12 @@ fn nginx_limit(
         };
         number.parse::<f64>().ok().filter(|number| *number > 0.0).map(|number| number * unit)
     };
-    let set = service.scoped.iter().filter(|one| one.setting == "limit_rate");
+    // What stands in `http` is none of a part.
+    let whole = service.settings.get("limit_rate").and_then(|set| {
+        let (setting, value) = ("limit_rate".to_owned(), set.configured.as_ref()?.to_string());
+        Some(ScopedSetting { setting, value, scope: vec![], file: set.file.clone(), line: set.line })
+    });
+    let set = service.scoped.iter().chain(&whole).filter(|one| one.setting == "limit_rate");
     let rates = set.filter_map(|one| Some((one, rate(&one.value)?)));
     let (one, bytes_per_s) = chosen(rates, pace)?;
     Some(BandwidthLimit {
@@ -414,6 +419,13 @@ mod tests {
             facts.service.as_mut().unwrap().service = "lighttpd".into();
             assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{kib}");
         }
+    }
+
+    #[test]
+    fn a_limit_of_the_whole_of_nginx_counts() {
+        let mut facts = facts(LIMITED, &[("limit_rate", 204_800)]);
+        facts.service.as_mut().unwrap().service = "nginx".into();
+        assert_eq!(check(&facts).map(|found| found.confidence), Some(0.9));
     }
 
     #[test]
