@@ -35,6 +35,8 @@ struct Protection {
     settings: &'static [&'static str],
     /// A setting that switches it off, and its value.
     off: Option<(&'static str, &'static str)>,
+    /// A setting that says with which status, 503 without it.
+    status: Option<&'static str>,
     answers: &'static [(FactId, &'static str)],
 }
 
@@ -45,7 +47,8 @@ const KINDS: [Protection; 8] = [
         module: None,
         settings: &["limit_req"],
         off: Some(("limit_req_dry_run", "on")),
-        answers: &[UNAVAILABLE, TOO_MANY],
+        status: Some("limit_req_status"),
+        answers: &[UNAVAILABLE, TOO_MANY, FORBIDDEN, ERROR],
     },
     Protection {
         service: "nginx",
@@ -53,7 +56,8 @@ const KINDS: [Protection; 8] = [
         module: None,
         settings: &["limit_conn"],
         off: Some(("limit_conn_dry_run", "on")),
-        answers: &[UNAVAILABLE, TOO_MANY],
+        status: Some("limit_conn_status"),
+        answers: &[UNAVAILABLE, TOO_MANY, FORBIDDEN, ERROR],
     },
     Protection {
         service: "apache",
@@ -76,6 +80,7 @@ const KINDS: [Protection; 8] = [
             "QS_ClientEventRequestLimit",
         ],
         off: Some(("QS_LogOnly", "on")),
+        status: None,
         answers: &[ERROR, UNAVAILABLE, TOO_MANY],
     },
     Protection {
@@ -84,6 +89,7 @@ const KINDS: [Protection; 8] = [
         module: Some("evasive20_module"),
         settings: &["DOSPageCount", "DOSSiteCount", "DOSBlockingPeriod"],
         off: Some(("DOSEnabled", "false")),
+        status: None,
         answers: &[FORBIDDEN, TOO_MANY],
     },
     Protection {
@@ -92,6 +98,7 @@ const KINDS: [Protection; 8] = [
         module: Some("limitipconn_module"),
         settings: &["MaxConnPerIP"],
         off: None,
+        status: None,
         answers: &[UNAVAILABLE, TOO_MANY],
     },
     Protection {
@@ -100,6 +107,7 @@ const KINDS: [Protection; 8] = [
         module: Some("bw_module"),
         settings: &["MaxConnection"],
         off: None,
+        status: None,
         answers: &[UNAVAILABLE],
     },
     Protection {
@@ -108,6 +116,7 @@ const KINDS: [Protection; 8] = [
         module: Some("security2_module"),
         settings: &["SecRuleEngine"],
         off: Some(("SecRuleEngine", "off")),
+        status: None,
         answers: &[FORBIDDEN, TOO_MANY],
     },
     Protection {
@@ -116,6 +125,7 @@ const KINDS: [Protection; 8] = [
         module: Some("reqtimeout_module"),
         settings: &["RequestReadTimeout"],
         off: None,
+        status: None,
         answers: &[TIMEOUT],
     },
 ];
@@ -154,7 +164,8 @@ fn rejected_by(facts: &Facts, kind: &Protection) -> Option<RejectedRequests> {
     }
     let set = kind.settings.iter().find_map(|setting| value(service, setting))?;
     let share = |(fact, _): &(FactId, &str)| facts.value(*fact).unwrap_or(0.0);
-    let answer = kind.answers.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
+    let given = kind.answers.iter().filter(|(_, status)| gives(service, kind, status));
+    let answer = given.max_by(|a, b| share(a).total_cmp(&share(b)))?;
     let share = share(answer);
     if share < TURNED_FRACTION_MIN || has_other_cause(facts, answer.1) {
         return None;
@@ -168,6 +179,13 @@ fn rejected_by(facts: &Facts, kind: &Protection) -> Option<RejectedRequests> {
         status: answer.1,
         confidence: confidence(facts, answer.1, &configured_rates(service)),
     })
+}
+
+/// Whether it turns requests away with this status: where it is told one, with no other.
+fn gives(service: &ServiceSnapshot, kind: &Protection, status: &str) -> bool {
+    let Some(setting) = kind.status else { return true };
+    let is_set = written(service, setting).iter().any(|one| one.value == status);
+    is_set || (status == UNAVAILABLE.1 && !service.settings.contains_key(setting))
 }
 
 /// Too Many Requests means nothing but a limit, whoever has it: the application, or something in front.
@@ -338,6 +356,13 @@ mod tests {
         for (name, found, expected) in [
             ("at its rate", with(&turned(UNAVAILABLE, 21.0), "nginx", "", &nginx), Some(0.9)),
             ("another rate", with(&turned(UNAVAILABLE, 900.0), "nginx", "", &nginx), Some(0.45)),
+            ("a status that it does not give", with(&even(ERROR), "nginx", "", &nginx), None),
+            ("429 of somebody else", with(&turned(TOO_MANY, 900.0), "nginx", "", &nginx), Some(0.7)),
+            (
+                "its status",
+                with(&even(ERROR), "nginx", "", &[nginx[0], nginx[1], ("limit_req_status", "500")]),
+                Some(0.7),
+            ),
             ("not used", with(&turned(UNAVAILABLE, 21.0), "nginx", "", &nginx[..1]), None),
             ("none turned away", with(&[(FactId::rate, 20.0)], "nginx", "", &nginx), None),
             ("evasive", with(&even(FORBIDDEN), "apache", "evasive20_module", &page), Some(0.5)),
