@@ -233,7 +233,6 @@ struct RequestLimit {
     value: f64,
     /// With it. Apache does not count the first one.
     carried_max: f64,
-    /// The program's own default.
     wanted: i64,
 }
 
@@ -269,10 +268,7 @@ fn cause_in_request_limit(facts: &Facts, carried: f64) -> Option<CloseCause> {
                 setting,
                 Some(SettingValue::Integer(limit.value as i64)),
                 SettingValue::Integer(limit.wanted),
-                &format!(
-                    "{} requests share the cost of a connection; also the program's default",
-                    limit.wanted
-                ),
+                &format!("{} requests share the cost of a connection", limit.wanted),
             )
         },
     })
