@@ -3,13 +3,13 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::LimitId;
 use crate::limits::config_check::{
-    ConfigFinding, Severity, all_located_settings, apache, config_finding, fact, located, remedy,
-    whole_number,
+    ConfigFinding, LocatedSetting, Severity, all_located_settings, apache, config_finding, fact, located,
+    located_in, remedy, whole_number,
 };
 use crate::wording::format_number;
 use std::cmp::Ordering;
 use webdyno_model::change::ApplyClass;
-use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 
 /// Queues shorter than this are named: half of the smallest that any kernel has by default. A browser opens six connections to a site, so
@@ -27,8 +27,12 @@ pub(crate) fn short_queue(facts: &Facts) -> Option<ConfigFinding> {
     let backends = facts.topology.iter().flat_map(|topology| &topology.backends);
     let of_service = |service: &ServiceSnapshot| {
         let (name, setting) = BACKLOGS.into_iter().find(|(name, _)| service.service == *name)?;
-        let all = all_located_settings(service, setting).into_iter();
-        let short = all.filter(|one| one.number().is_some_and(|length| (0.0..SHORT).contains(&length)));
+        let all = match name {
+            "nginx" => located_in(service, "listen", |_| true).into_iter().filter_map(with_length).collect(),
+            _ => all_located_settings(service, setting),
+        };
+        let short =
+            all.into_iter().filter(|one| one.number().is_some_and(|length| (0.0..SHORT).contains(&length)));
         let first = short.min_by(|a, b| a.number().partial_cmp(&b.number()).unwrap_or(Ordering::Equal))?;
         Some((name, setting, first))
     };
@@ -49,6 +53,14 @@ pub(crate) fn short_queue(facts: &Facts) -> Option<ConfigFinding> {
     );
     let cited = fact(setting, "connections", &found).into_iter().collect();
     Some(config_finding((Severity::Fails, 0.8), LimitId::AcceptQueueOverflow, summary, cited, remedy))
+}
+
+/// A `listen` of nginx with its length as the value: `4` of `80 backlog=4`.
+fn with_length(mut listen: LocatedSetting) -> Option<LocatedSetting> {
+    let text = listen.value.to_string();
+    let length = text.split_ascii_whitespace().find_map(|word| word.strip_prefix("backlog="))?;
+    listen.value = SettingValue::parse(length);
+    Some(listen)
 }
 
 /// The kernel's own value since Linux 5.4, and before.

@@ -349,4 +349,13 @@ fn children_of_few_requests_and_short_queues() {
         let allowed = [(FactId::ahead_accept_queue_allowed, 4096.0)];
         assert_eq!(only(&apache("event", &[("ListenBacklog", backlog)], &allowed)), reported, "{backlog}");
     }
+    for (listen, reported) in [
+        ("80 backlog=4", of("accept-queue-overflow", "listen backlog 511")),
+        ("80 backlog=64", None),
+        ("8", None),
+    ] {
+        let mut nginx = service("nginx", None, &[]);
+        nginx.scoped = vec![scoped("listen", listen, "server a.example")];
+        assert_eq!(only(&Facts { service: Some(nginx), ..Facts::default() }), reported, "{listen}");
+    }
 }
