@@ -173,12 +173,13 @@ fn targets(facts: &Facts, refused: bool) -> Vec<String> {
     found
 }
 
-/// A server that listens everywhere listens on this machine's addresses, too.
+/// A server that listens everywhere listens on this machine's addresses, too, and `localhost` is a name of these.
 fn same_address(listens: &str, address: &str) -> bool {
     let port = |text: &str| text.rsplit_once(':').map(|(_, port)| port.to_owned());
     let everywhere = ["*:", "0.0.0.0:", "[::]:"].iter().any(|any| listens.starts_with(any));
-    let local = ["127.", "localhost", "[::1]"].iter().any(|here| address.starts_with(here));
-    listens == address || (everywhere && local && port(listens) == port(address))
+    let is_local = |text: &str| ["127.", "localhost:", "[::1]:"].iter().any(|here| text.starts_with(here));
+    let is_here = everywhere || (address.starts_with("localhost:") && is_local(listens));
+    listens == address || (is_here && is_local(address) && port(listens) == port(address))
 }
 
 #[cfg(test)]
@@ -281,6 +282,9 @@ mod tests {
             [("*:9000", true), ("[::]:9000", true), ("*:9001", false), ("10.0.0.1:9000", false)]
         {
             assert_eq!(same_address(listens, "127.0.0.1:9000"), same, "{listens}");
+        }
+        for (listens, same) in [("127.0.0.1:9000", true), ("[::1]:9000", true), ("10.0.0.1:9000", false)] {
+            assert_eq!(same_address(listens, "localhost:9000"), same, "{listens}");
         }
     }
 
