@@ -313,7 +313,7 @@ impl ServiceSnapshot {
         let port = self.port.to_string();
         self.scoped.iter().filter(move |one| {
             let address = one.value.split_ascii_whitespace().next().unwrap_or_default();
-            one.setting == "listen" && address.rsplit(':').next() == Some(port.as_str())
+            one.setting == "listen" && port_of(address) == Some(port.as_str())
         })
     }
 
@@ -333,6 +333,13 @@ impl ServiceSnapshot {
         let value = found.running.as_ref().or(found.configured.as_ref()).or(found.default.as_ref())?;
         value.number()
     }
+}
+
+/// The port of a `listen` of nginx, 80 where only an address is given; `None` for a socket in the file system.
+fn port_of(address: &str) -> Option<&str> {
+    let is_number = |last: &&str| !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    let given = address.rsplit(':').next().filter(is_number);
+    given.or((!address.is_empty() && !address.starts_with("unix:")).then_some("80"))
 }
 
 /// The directives of the format of a log, without the text between them: `%h "%r" key %{Cookie}i` becomes `%h %r %{Cookie}i`.
@@ -423,6 +430,20 @@ mod tests {
             ("%ä%b", "%b"),
         ] {
             assert_eq!(directives(format), expected, "{format}");
+        }
+    }
+
+    #[test]
+    fn nginx_listens_at_80_where_no_port_is_given() {
+        for (address, port) in [
+            ("8080", Some("8080")),
+            ("192.0.2.1:8080", Some("8080")),
+            ("[::]:443", Some("443")),
+            ("192.0.2.1", Some("80")),
+            ("[::1]", Some("80")),
+            ("unix:/run/nginx.sock", None),
+        ] {
+            assert_eq!(port_of(address), port, "{address}");
         }
     }
 
