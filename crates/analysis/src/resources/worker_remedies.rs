@@ -104,12 +104,12 @@ fn hold_s(facts: &Facts, workers: f64) -> Option<f64> {
 }
 
 fn risk_text(facts: &Facts, to: f64, restart: bool) -> String {
-    let mut parts = vec![];
-    if let Some(each) = facts.value(FactId::worker_private_mean_bytes) {
+    let each = facts.value(FactId::worker_private_mean_bytes);
+    let memory = each.map_or("memory of a worker not known: check that all of them fit".into(), |each| {
         let all = each * to / facts.threads_per_process();
-        parts.push(format!("up to {} of memory for all workers", format_bytes(all)));
-    }
-    parts.push("more backend connections".to_owned());
+        format!("up to {} of memory for all workers", format_bytes(all))
+    });
+    let mut parts = vec![memory, "more backend connections".to_owned()];
     if restart {
         parts.push("restart: brief downtime".to_owned());
     }
@@ -182,6 +182,8 @@ mod tests {
         );
         assert_eq!(remedy.together_with[0].to, SettingValue::Integer(585));
         assert_eq!(remedy.predicted.as_ref().unwrap().rate, 2250.0);
+        // What nobody read bounds nothing.
+        assert!(remedy.risk.starts_with("memory of a worker not known"), "{}", remedy.risk);
     }
 
     #[test]
