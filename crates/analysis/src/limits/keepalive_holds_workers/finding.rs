@@ -210,7 +210,7 @@ fn timeout(facts: &Facts, workers: f64, queue: f64) -> Option<Remedy> {
     let opened = facts.value(FactId::connections_opened_per_s).filter(|opened| *opened > 0.0);
     let holds_s = opened.map(|opened| workers / opened);
     let wanted = holds_s.map_or(TIMEOUT_S.0, |seconds| (seconds * workers / (workers + queue)).floor());
-    let to = wanted.clamp(TIMEOUT_S.0, TIMEOUT_S.1.min(now - 1.0));
+    let to = wanted.clamp(TIMEOUT_S.0, TIMEOUT_S.1.min(now - 1.0).max(TIMEOUT_S.0));
     let holds = holds_s.map_or(String::new(), |seconds| {
         format!(
             ": a connection holds a worker for {} s on average, and the waiting ones need one as well",
@@ -321,6 +321,15 @@ mod tests {
             ];
             assert!(with(&[&users[..], &mixed].concat(), "worker", "On").is_some(), "{alone_us}");
         }
+    }
+
+    #[test]
+    fn a_timeout_between_whole_seconds_is_survived() {
+        let mut facts = facts(HELD, &[("MaxRequestWorkers", 60)]);
+        let settings = &mut facts.service.as_mut().unwrap().settings;
+        settings.entry("KeepAliveTimeout".into()).or_default().configured =
+            Some(SettingValue::Text("1.5".into()));
+        assert_eq!(timeout(&facts, 60.0, 70.0).and_then(|remedy| remedy.to), Some(SettingValue::Integer(1)));
     }
 
     #[test]
