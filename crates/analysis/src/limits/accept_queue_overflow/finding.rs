@@ -154,7 +154,7 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
         predicted: None,
         together_with: vec![],
     };
-    let mut all = vec![];
+    let mut all: Vec<Remedy> = vec![];
     // The queue that is smaller than ListenBacklog is clipped by somaxconn: only that one helps then.
     let granted = facts.value(FactId::ahead_accept_queue_allowed).or(limit.filter(|_| clipped));
     let is_short = !clipped && backlog.is_none_or(|backlog| backlog < wanted);
