@@ -31,12 +31,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     row_lock_finding(facts).or_else(|| query_cache_finding(facts)).or_else(|| table_lock_finding(facts))
 }
 
+/// What part of the work so many that wait are: of the requests that are worked on, else of the statements that run.
+fn share_of_work(facts: &Facts, waiting: f64) -> f64 {
+    let work = concurrency::requests_worked_on(facts).or(concurrency::statements_running(facts));
+    (waiting / work.unwrap_or(waiting).max(waiting)).min(1.0)
+}
+
 /// Statements wait for the one lock of the query cache.
 fn query_cache_finding(facts: &Facts) -> Option<Finding> {
     let waiting =
         facts.value(FactId::db_query_cache_lock_waiting_mean).filter(|waiting| *waiting >= WAITING_MIN)?;
     let all = facts.value(FactId::db_lock_waiting_mean).unwrap_or(waiting);
-    let share = (waiting / concurrency::requests_worked_on(facts).unwrap_or(waiting)).min(1.0);
+    let share = share_of_work(facts, waiting);
     if waiting < QUERY_CACHE_FRACTION_MIN * all || share < SHARE_MIN || concurrency::is_cpu_bound(facts) {
         return None;
     }
@@ -69,7 +75,7 @@ fn query_cache_finding(facts: &Facts) -> Option<Finding> {
 /// Statements wait for locks that are not of rows: by their states, or else by what they could be doing meanwhile.
 fn table_lock_finding(facts: &Facts) -> Option<Finding> {
     let (waiting, reported, words) = waiting_by_states(facts).or_else(|| waiting_by_counts(facts))?;
-    let share = (waiting / concurrency::requests_worked_on(facts).unwrap_or(waiting)).min(1.0);
+    let share = share_of_work(facts, waiting);
     if share < SHARE_MIN {
         return None;
     }
@@ -83,7 +89,7 @@ fn table_lock_finding(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(&[FactId::db_lock_waiting_mean, FactId::db_table_lock_waits_per_s, FactId::db_threads_running_mean, FactId::db_cpu_cores, FactId::cpu_busy_fraction, FactId::in_flight_mean, FactId::response_time_mean_us, FactId::rate, FactId::ended_per_s]),
         remedies: vec![manual(SettingId::of_service("mariadb", "engine"),
             "the table is rebuilt and needs more space; backups and full-text indexes may differ",
-            "convert tables to InnoDB, which locks rows: `SELECT table_name FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')`; and do nothing slow in a statement that writes, or while holding a lock (LOCK TABLES, GET_LOCK)",
+            "convert tables to InnoDB, which locks rows: `SELECT table_schema, table_name FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY') AND table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')`; and do nothing slow in a statement that writes, or while holding a lock (LOCK TABLES, GET_LOCK)",
         )],
     })
 }
@@ -211,6 +217,21 @@ mod tests {
         {
             assert!(of(waits, running, cores, busy).is_none(), "{waits} {running} {cores} {busy}");
         }
+    }
+
+    #[test]
+    fn a_few_of_the_statements_that_run_are_no_limit_where_requests_are_not_seen() {
+        for (running, fires) in [(41.0, false), (3.0, true)] {
+            let known = [(FactId::db_lock_waiting_mean, 2.0), (FactId::db_threads_running_mean, running)];
+            assert_eq!(check(&facts(&known, &[])).is_some(), fires, "{running}");
+        }
+    }
+
+    #[test]
+    fn the_tables_of_the_server_itself_are_not_to_be_converted() {
+        let known = [(FactId::db_lock_waiting_mean, 23.0), (FactId::in_flight_mean, 25.0)];
+        let remedy = check(&facts(&known, &[])).unwrap().remedies.remove(0);
+        assert!(remedy.why.contains("table_schema NOT IN ('mysql'"), "{}", remedy.why);
     }
 
     #[test]
