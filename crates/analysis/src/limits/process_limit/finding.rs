@@ -128,9 +128,10 @@ fn needed_tasks(facts: &Facts) -> Option<f64> {
 
 fn remedy(facts: &Facts, reached: Option<&TaskLimit>) -> Remedy {
     let needed = needed_tasks(facts).filter(|_| facts.is_service("apache"));
-    // A limit that is larger already is not the one that is needed.
-    let to = needed.map(|needed| (SPARE * needed).ceil());
-    let to = to.filter(|to| reached.is_none_or(|limit| *to > limit.most));
+    let wanted = needed.map(|needed| (SPARE * needed).ceil());
+    // A limit that is larger already is not the one that is needed, and one that is not known may be larger.
+    let most = reached.map(|limit| limit.most).or(facts.value(FactId::tasks_limit));
+    let to = wanted.filter(|to| most.is_some_and(|most| *to > most));
     let why = match needed {
         Some(needed) => format!(
             "its settings allow {} workers, up to {} tasks with the others; 50% more for programs \
@@ -149,7 +150,7 @@ fn remedy(facts: &Facts, reached: Option<&TaskLimit>) -> Remedy {
             true => SettingId::sysctl(setting),
             false => SettingId::of_service(service, setting),
         },
-        from: reached.map(|limit| SettingValue::Integer(limit.most as i64)),
+        from: most.map(|most| SettingValue::Integer(most as i64)),
         to: to.map(|to| SettingValue::Integer(to as i64)),
         class: ApplyClass::Manual,
         risk: "more processes take more memory; by hand it takes a restart, `tune --apply` raises it in running processes".into(),
@@ -190,6 +191,18 @@ mod tests {
         );
         // Who could make it is asked, and says why not.
         assert_eq!(remedy.setting_changes().len(), 1);
+    }
+
+    #[test]
+    fn a_limit_that_is_larger_or_not_known_is_not_lowered() {
+        let value = |most: f64, now: f64| {
+            let changes = [(FactId::tasks_limit, most), (FactId::tasks_max, now)];
+            let remedy = with(&changes).unwrap().remedies.remove(0);
+            (remedy.from.and_then(|from| from.number()), remedy.to.and_then(|to| to.number()))
+        };
+        assert_eq!(value(4915.0, 4000.0), (Some(4915.0), None), "refused between two readings");
+        assert_eq!(value(f64::NAN, f64::NAN), (None, None));
+        assert_eq!(value(100.0, 90.0), (Some(100.0), Some(240.0)));
     }
 
     #[test]
