@@ -78,6 +78,22 @@ pub(crate) fn processes_of_all(facts: &Facts, pool: &str, to: f64) -> Option<Set
     })
 }
 
+/// PHP-FPM does not start a dynamic pool that has fewer processes than are to be idle (fpm_conf.c): these go down with them.
+pub(crate) fn spare_to_lower(facts: &Facts, pool: &str, to: f64) -> Vec<SettingChange> {
+    let of = |name: &str| setting_source::pool_setting_source(facts, pool, name);
+    if of("pm").is_none_or(|mode| mode.value.to_string() != "dynamic") {
+        return vec![];
+    }
+    let lowered = |name: &str| {
+        of(name)?.number().filter(|now| *now > to)?;
+        Some(SettingChange { setting: setting_of(Some(pool), name), to: SettingValue::Integer(to as i64) })
+    };
+    ["pm.start_servers", "pm.min_spare_servers", "pm.max_spare_servers"]
+        .into_iter()
+        .filter_map(lowered)
+        .collect()
+}
+
 /// In so much of the samples all children are busy.
 const FULL_FRACTION_MIN: f64 = 0.9;
 /// So many requests fail that what is left of them hardly queues.

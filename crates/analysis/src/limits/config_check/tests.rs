@@ -161,6 +161,30 @@ fn children_that_memory_cannot_hold() {
 }
 
 #[test]
+fn fewer_children_keep_their_pool_and_take_those_that_are_to_be_idle_along() {
+    let with = |mode: &str| {
+        let mut facts = apache("event", &[], &MEMORY);
+        behind(&mut facts, "200", "1000");
+        let pool = [(FactId::ahead_fpm_child_bytes, 10e6), (FactId::ahead_fpm_processes_max, 20.0)];
+        of_pool(&mut facts, "www", &pool);
+        let php = &mut facts.topology.as_mut().unwrap().backends[0];
+        php.scoped.push(scoped("pm", mode, "pool www"));
+        php.scoped.push(scoped("pm.min_spare_servers", "10", "pool www"));
+        php.scoped.push(scoped("pm.max_spare_servers", "100", "pool www"));
+        let remedy = config_findings(&facts).remove(0).remedies.remove(0);
+        let along: Vec<String> = remedy
+            .together_with
+            .iter()
+            .map(|change| format!("{} {}", change.setting.name, change.to))
+            .collect();
+        (remedy.setting.pool, along)
+    };
+    let pool = Some("www".to_owned());
+    assert_eq!(with("dynamic"), (pool.clone(), vec!["pm.max_spare_servers 60".to_owned()]));
+    assert_eq!(with("ondemand"), (pool, vec![]));
+}
+
+#[test]
 fn a_database_that_cannot_serve_all_workers() {
     for (children, connections, reported) in
         [("150", "100", Some("max_connections 175")), ("100", "100", None), ("20", "151", None)]

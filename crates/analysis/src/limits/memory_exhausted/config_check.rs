@@ -8,6 +8,7 @@ use crate::limits::config_check::{
 };
 use crate::limits::memory_exhausted::ceiling::children_that_fit;
 use crate::resources::memory_pressure::workers_that_fit;
+use crate::resources::php_fpm;
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::fact::Fact;
@@ -69,8 +70,8 @@ pub(crate) fn children_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     let mut cited: Vec<Fact> = fact("pm.max_children", "processes", &allowed).into_iter().collect();
     cited.extend(facts.cite_of(&[FactId::ahead_fpm_child_bytes], &pool));
     cited.extend(facts.cite(&[FactId::memory_limit_bytes, FactId::memory_available_min_bytes]));
-    let remedy = remedy(
-        SettingId::of_service("php_fpm", "pm.max_children"),
+    let mut remedy = remedy(
+        php_fpm::setting_of(Some(&pool), "pm.max_children"),
         (Some(allowed.value), whole_number(fits)),
         ApplyClass::Reload,
         (
@@ -78,5 +79,6 @@ pub(crate) fn children_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
             "fewer concurrent scripts: the others wait in the pool's queue",
         ),
     );
+    remedy.together_with = php_fpm::spare_to_lower(facts, &pool, fits);
     Some(config_finding((Severity::Breaks, 0.8), LimitId::MemoryExhausted, summary, cited, remedy))
 }

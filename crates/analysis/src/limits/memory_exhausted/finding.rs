@@ -175,7 +175,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
             format_number(fits)
         ),
         predicted: None,
-        together_with: vec![],
+        together_with: php_fpm::spare_to_lower(facts, pool, fits),
     };
     if let Some(source) = limit {
         setting_source::add_source(&mut remedy, &source);
