@@ -21,6 +21,9 @@ const HEADROOM: f64 = 1.5;
 /// OPcache keeps a fifth of its table of keys free, more or less: it takes the next prime number.
 const KEYS_FULL_FRACTION: f64 = 0.98;
 
+/// With so much of its memory free every script finds room.
+const ROOM_FRACTION_MIN: f64 = 0.25;
+
 /// Fires when scripts find no room and PHP is what the processors do.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let pool = php_cost::busiest_pool(facts)?;
@@ -29,7 +32,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let misses = misses_per_request(facts, &pool);
-    let missed = misses.filter(|missed| *missed >= MISSES_PER_REQUEST_MIN);
+    let missed = misses.filter(|missed| *missed >= MISSES_PER_REQUEST_MIN && !has_room(facts, &pool));
     let restarts: f64 =
         [FactId::opcache_oom_restarts, FactId::opcache_hash_restarts].into_iter().filter_map(of).sum();
     let says_full = of(FactId::opcache_full).is_some_and(|full| full >= 1.0);
@@ -73,6 +76,19 @@ const OF_POOL: &[FactId] = &fact_ids! {
     opcache_keys_limit, opcache_memory_used_bytes, opcache_memory_free_bytes, opcache_memory_wasted_bytes,
     opcache_oom_restarts, opcache_hash_restarts,
 };
+
+/// Whether it has memory and keys for more: what it does not keep then are files that change all the time, or that it may not keep.
+fn has_room(facts: &Facts, pool: &str) -> bool {
+    let of = |name: FactId| facts.value_of(name, pool);
+    let sizes = || {
+        let free = of(FactId::opcache_memory_free_bytes)?;
+        Some((free, free + of(FactId::opcache_memory_used_bytes)? + of(FactId::opcache_memory_wasted_bytes)?))
+    };
+    let keys = of(FactId::opcache_keys).zip(of(FactId::opcache_keys_limit));
+    of(FactId::opcache_full).is_some_and(|full| full < 1.0)
+        && sizes().is_some_and(|(free, size)| free >= ROOM_FRACTION_MIN * size)
+        && keys.is_some_and(|(keys, limit)| keys < KEYS_FULL_FRACTION * limit)
+}
 
 /// Scripts that are translated for each request and not kept.
 fn misses_per_request(facts: &Facts, pool: &str) -> Option<f64> {
@@ -179,6 +195,20 @@ mod tests {
         assert_eq!(to(&with(&large).unwrap()).1, Some(858.0));
         let keys = with(&[(FactId::opcache_keys, 16_229.0)]).unwrap();
         assert_eq!(to(&keys), ("opcache.max_accelerated_files", Some(32_458.0)));
+    }
+
+    #[test]
+    fn what_is_missed_beside_much_free_memory_is_not_for_want_of_room() {
+        let room = [(FactId::opcache_memory_free_bytes, 80e6), (FactId::opcache_memory_wasted_bytes, 0.0)];
+        assert!(with(&room).is_none());
+        for changed in [
+            (FactId::opcache_memory_free_bytes, 1e6),
+            (FactId::opcache_keys, 16_229.0),
+            (FactId::opcache_full, 1.0),
+            (FactId::opcache_oom_restarts, 2.0),
+        ] {
+            assert!(with(&with_changes(&room, &[changed])).is_some(), "{changed:?}");
+        }
     }
 
     #[test]
