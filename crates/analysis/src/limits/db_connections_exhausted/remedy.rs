@@ -22,22 +22,24 @@ const MEMORY_FRACTION_MAX: f64 = 0.5;
 const PREDICTION_ERROR: f64 = 0.15;
 
 pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
-    let (wanted, why) = match wanted(facts, limit) {
-        Ok(known) => known,
-        Err(why) => {
-            return vec![manual(
-                SettingId::of_service("mariadb", "max_connections"),
-                "memory for the buffers of each connection",
-                why,
-            )];
+    let without_value = |why: String| {
+        let setting = SettingId::of_service("mariadb", "max_connections");
+        vec![manual(setting, "memory for the buffers of each connection", why)]
+    };
+    let (wanted, why, limit) = match (wanted(facts, limit), limit) {
+        (Ok((wanted, why)), Some(limit)) => (wanted, why, limit),
+        // What is allowed today may be more than that.
+        (Ok((wanted, why)), None) => {
+            return without_value(format!("at least {wanted:.0}, where it is less: {why}"));
         }
+        (Err(why), _) => return without_value(why.into()),
     };
     let each = facts.value(FactId::db_connection_memory_bytes).filter(|bytes| *bytes > 0.0);
     let fits =
         each.zip(memory_pressure::room_bytes(facts, MEMORY_FRACTION_MAX)).map(|(each, room)| room / each);
-    let fits = fits.map(|more| (limit.unwrap_or(0.0) + more).floor());
+    let fits = fits.map(|more| (limit + more).floor());
     let to = fits.map_or(wanted, |fits| wanted.min(fits));
-    if limit.is_some_and(|limit| to <= limit) {
+    if to <= limit {
         let why =
             "no memory for the buffers of more connections: lower sort_buffer_size and join_buffer_size";
         return vec![manual(
@@ -47,7 +49,7 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
         )];
     }
     let bound = if to < wanted { ", bounded by half of the available memory" } else { "" };
-    let memory = each.zip(limit).map_or(String::new(), |(each, limit)| {
+    let memory = each.map_or(String::new(), |each| {
         format!(
             "up to {} more memory if all of them sort and join at once; ",
             format_bytes(each * (to - limit))
@@ -64,7 +66,7 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
     vec![
         Remedy {
             setting: SettingId::of_service("mariadb", name),
-            from: limit.map(|limit| SettingValue::Integer(limit as i64)),
+            from: Some(SettingValue::Integer(limit as i64)),
             to: Some(SettingValue::Integer(to as i64)),
             class: ApplyClass::Live,
             risk: format!("{memory}more statements at once"),
@@ -201,6 +203,17 @@ mod tests {
         // The workers are unknown: 199 a second asked, 71 got one of 12.
         let requested = [(FactId::db_connections_per_s, 199.0)];
         assert_eq!(to(&facts(&merged(&requested), &[])), Some(54.0));
+    }
+
+    #[test]
+    fn a_limit_that_is_not_known_gets_no_value() {
+        let unknown = [(FactId::db_connections_limit, f64::NAN), (FactId::db_refusals_logged_per_s, 128.0)];
+        let mut facts = facts(&merged(&unknown), &[]);
+        of_pool(&mut facts, "www", &[(FactId::fpm_processes_max, 60.0)]);
+        let remedy =
+            crate::limits::db_connections_exhausted::finding::check(&facts).unwrap().remedies.remove(0);
+        assert_eq!((remedy.setting.name.as_str(), &remedy.to), ("max_connections", &None));
+        assert!(remedy.why.starts_with("at least 76, where it is less"), "{}", remedy.why);
     }
 
     #[test]
