@@ -18,10 +18,15 @@ const CONFIDENCE: f64 = 0.9;
 const CONFIDENCE_WATCHED: f64 = 0.7;
 /// What the names of PHP's session files end in, as the collector tells them.
 const SESSION: &str = "/sess_";
+/// What the file of Apache's lock around accept begins with (`Mutex fcntl`, `flock`): who waits there has no request.
+const ACCEPT: &str = "mpm-accept";
 
 /// Fires when a good part of the requests waits for a lock on one file that is no session.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let files = facts.each(FactId::file_lock_waiting_mean).filter(|(file, _)| !file.ends_with(SESSION));
+    let of_requests = |(file, _): &(&str, f64)| {
+        !file.ends_with(SESSION) && !file.rsplit('/').next().is_some_and(|name| name.starts_with(ACCEPT))
+    };
+    let files = facts.each(FactId::file_lock_waiting_mean).filter(of_requests);
     let (file, waiting) = files.max_by(|a, b| a.1.total_cmp(&b.1))?;
     let idle = facts.value(FactId::workers_idle_mean).unwrap_or(0.0);
     let slower = slower_than_alone(facts);
@@ -91,6 +96,7 @@ mod tests {
             ("few of many", "/srv/counter", vec![(FactId::in_flight_mean, 60.0)]),
             ("it costs nobody time", "/srv/counter", vec![(FactId::response_time_mean_us, 60_000.0)]),
             ("idle workers wait to accept", "/run/accept", vec![(FactId::workers_idle_mean, 7.0)]),
+            ("nobody tells who is idle", "/run/apache2/mpm-accept.4711", vec![]),
         ] {
             assert!(with(file, &changes).is_none(), "{what}");
         }
