@@ -14,6 +14,9 @@ const WAITING_MIN: f64 = 1.0;
 /// They are this share of the requests in flight, or of the processes that serve.
 const WAITING_OF_REQUESTS_MIN: f64 = 0.2;
 const WAITING_OF_PROCESSES_MIN: f64 = 0.5;
+const CONFIDENCE: f64 = 0.9;
+/// Where nobody knows how many requests there are, those that wait may be a few of many.
+const CONFIDENCE_OF_UNKNOWN: f64 = 0.6;
 
 /// Fires when a good part of the requests waits for the file of a session.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -40,7 +43,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             "Requests of one session wait for each other: {}{of} wait in flock on a session file{folder}, one is served at a time.{alone}",
             format_number(significant(waiting, 3))
         ),
-        confidence: 0.9,
+        confidence: if in_flight.is_some() { CONFIDENCE } else { CONFIDENCE_OF_UNKNOWN },
         explains_fraction: explained_share(facts, waiting),
         facts: facts.cite(&fact_ids! {
             session_lock_waiting_mean, lock_waiting_mean, in_flight_mean, fpm_processes_max, response_time_mean_us,
@@ -112,5 +115,7 @@ mod tests {
         ] {
             assert_eq!(with(&changes).is_some(), fires, "{what}");
         }
+        let of_unknown = with(&[(FactId::in_flight_mean, f64::NAN)]).unwrap();
+        assert_eq!(of_unknown.confidence, CONFIDENCE_OF_UNKNOWN);
     }
 }
