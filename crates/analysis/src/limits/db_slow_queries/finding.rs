@@ -44,6 +44,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     by_statements(facts).or_else(|| by_program(facts)).or_else(|| silent(facts))
 }
 
+const POSTGRES: &str = "postgres";
+
+/// How such a database tells its statements and their plans.
+fn how_to_see(program: &str) -> &'static str {
+    if program == POSTGRES {
+        "pg_stat_statements, log_min_duration_statement; plans by EXPLAIN ANALYZE"
+    } else {
+        "slow_query_log, performance_schema; plans by EXPLAIN"
+    }
+}
+
 /// The same of a database that nobody asks what it does.
 fn silent(facts: &Facts) -> Option<Finding> {
     let (name, program, cores) = processors::silent_database(facts)?;
@@ -64,7 +75,10 @@ fn silent(facts: &Facts) -> Option<Finding> {
         remedies: vec![manual(
             SettingId::application("statements"),
             RISK,
-            "find the statements that cost most (pg_stat_statements, log_min_duration_statement) and look at their plans (EXPLAIN ANALYZE): an index is what most of them lack",
+            format!(
+                "find the statements that cost most ({}): an index is what most of them lack",
+                how_to_see(program)
+            ),
         )],
     })
 }
@@ -87,7 +101,11 @@ fn by_program(facts: &Facts) -> Option<Finding> {
             .chain(facts.cite(&fact_ids! { cpu_busy_fraction, usable_busy_fraction, cores, rate }))
             .collect(),
         remedies: vec![manual(
-            SettingId::of_service("mariadb", "index"),
+            if program == POSTGRES {
+                SettingId::application("statements")
+            } else {
+                SettingId::of_service("mariadb", "index")
+            },
             RISK,
             "run webdyno as root: it then names the statements that cost most; an index is what most of them lack",
         )],
@@ -417,6 +435,10 @@ mod tests {
         let found = with("postgres", 1.6, 0.99).unwrap();
         assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_SILENT, Some(0.808)));
         assert!(found.summary.contains("postgres 1.6 cores, 81%"), "{}", found.summary);
+        for (program, way) in [("postgres", "pg_stat_statements"), ("mysqld", "slow_query_log")] {
+            let why = with(program, 1.6, 0.99).unwrap().remedies.remove(0).why;
+            assert!(why.contains(way), "{why}");
+        }
         for (program, cores, busy) in [("postgres", 0.6, 0.99), ("postgres", 0.8, 0.5), ("node", 1.6, 0.99)] {
             assert!(with(program, cores, busy).is_none(), "{program} {cores} {busy}");
         }
