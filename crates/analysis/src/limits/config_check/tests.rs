@@ -218,6 +218,15 @@ fn buffers_of_all_connections_beyond_memory() {
         ids(&apache("event", &[], &values))
     };
     assert_eq!(of(64e6, 200.0), ["db-connection-memory"]);
+    let stack = [
+        (FactId::ahead_database_limit, 200.0),
+        (FactId::ahead_database_sort_buffer_bytes, 16e6),
+        (FactId::ahead_database_thread_stack_bytes, 32e6),
+        (FactId::memory_limit_bytes, 4e9),
+        (FactId::memory_available_min_bytes, 3e9),
+    ];
+    let proposed = only(&apache("event", &[], &stack)).map(|(_, remedy)| remedy);
+    assert_eq!(proposed.as_deref(), Some("sort_buffer_size 2097152"), "no stack takes effect live");
     assert!(of(64e6, 20.0).is_empty());
     // What the defaults allow together is never used.
     assert!(of(2e6, 5000.0).is_empty());

@@ -29,8 +29,10 @@ pub(crate) fn buffers_beyond_memory(facts: &Facts) -> Option<ConfigFinding> {
     let connections = facts.value(FactId::ahead_database_limit)?;
     let each: f64 = BUFFERS.iter().filter_map(|(_, fact)| facts.value(*fact)).sum();
     let shared: f64 = SHARED.into_iter().filter_map(|fact| facts.value(fact)).sum();
+    // The stack can be changed by a restart only, and is the program's.
     let largest = BUFFERS
         .into_iter()
+        .filter(|(setting, _)| *setting != "thread_stack")
         .filter_map(|(setting, fact)| Some((setting, fact, facts.value(fact)?)))
         .max_by(|a, b| a.2.total_cmp(&b.2))?;
     let (_, memory) = free_and_limit(facts)?;
