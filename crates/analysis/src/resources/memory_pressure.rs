@@ -75,6 +75,15 @@ pub enum MemoryHolder {
     Database,
 }
 
+/// More than its limit cannot be in a group's memory; pages of files that a process shares with others may be charged to them.
+const OUTSIDE_FRACTION_MIN: f64 = 1.5;
+
+/// Whether a program has so much in memory that it cannot be in the service's group: it has a container of its own.
+fn is_outside(facts: &Facts, bytes: f64) -> bool {
+    is_limited(facts) == Some(true)
+        && limit_bytes(facts).is_some_and(|limit| bytes > OUTSIDE_FRACTION_MIN * limit)
+}
+
 /// Who holds how much, what is swapped included; the largest first.
 pub fn memory_holders(facts: &Facts) -> Vec<(MemoryHolder, f64)> {
     let value = |name: FactId| facts.value(name);
@@ -91,9 +100,8 @@ pub fn memory_holders(facts: &Facts) -> Vec<(MemoryHolder, f64)> {
     // Of the database only what is in memory is told: what is swapped and nobody else's is its own.
     let others =
         value(FactId::group_swap_used_max_bytes).map_or(0.0, |all| (all - swapped_by_known).max(0.0));
-    all.extend(
-        value(FactId::database_resident_max_bytes).map(|bytes| (MemoryHolder::Database, bytes + others)),
-    );
+    let database = value(FactId::database_resident_max_bytes).filter(|bytes| !is_outside(facts, *bytes));
+    all.extend(database.map(|bytes| (MemoryHolder::Database, bytes + others)));
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all
 }
@@ -211,5 +219,19 @@ mod tests {
             largest_holder(&limited)
         };
         assert_eq!((largest(200e6), largest(2e9)), (Some(MemoryHolder::Database), None));
+    }
+
+    #[test]
+    fn a_database_that_is_larger_than_the_group_is_not_in_it() {
+        let holder = |limit: f64| {
+            let observed = [
+                (FactId::memory_total_bytes, 16e9),
+                (FactId::memory_limit_bytes, limit),
+                (FactId::worker_memory_sum_bytes, 400e6),
+                (FactId::database_resident_max_bytes, 2e9),
+            ];
+            largest_holder(&facts(&observed, &[]))
+        };
+        assert_eq!([500e6, 4e9].map(holder), [Some(MemoryHolder::Workers), Some(MemoryHolder::Database)]);
     }
 }
