@@ -48,9 +48,16 @@ fn usage_text(facts: &Facts, limit: Option<f64>) -> String {
 
 /// How many connections are allowed: as the database tells while it is watched, or told when it was discovered.
 fn limit(facts: &Facts) -> Option<f64> {
+    limit_of_user(facts).or_else(|| limit_of_all(facts))
+}
+
+fn limit_of_all(facts: &Facts) -> Option<f64> {
     let known = || setting_source::of(facts, "mariadb", "max_connections")?.number();
-    let of_all = facts.value(FactId::db_connections_limit).or_else(known);
-    super::remedy::limit_of_user(facts, of_all).or(of_all)
+    facts.value(FactId::db_connections_limit).or_else(known)
+}
+
+fn limit_of_user(facts: &Facts) -> Option<f64> {
+    super::remedy::limit_of_user(facts, limit_of_all(facts))
 }
 
 const CITED: [FactId; 16] = fact_ids! {
@@ -166,10 +173,21 @@ fn proof_in_sockets(facts: &Facts) -> Option<ConnectionProof> {
 const SERVER_ERRORS_MIN: f64 = 0.1;
 const CONFIDENCE_BY_SOCKETS: f64 = 0.7;
 
+/// Connections of administrators beside those of the one user of a site.
+const OF_ADMINISTRATORS: f64 = 5.0;
+
+/// Whether more are connected than one user may be: then several users are, and how many one of them has is not told.
+fn are_of_several_users(facts: &Facts) -> bool {
+    let connected = facts.value(FactId::db_connections_max);
+    limit_of_user(facts)
+        .zip(connected)
+        .is_some_and(|(limit, connected)| connected > limit + OF_ADMINISTRATORS)
+}
+
 /// How many connections fail per second, while as many are connected as are allowed. Others fail for a wrong password.
 fn refused_per_s(facts: &Facts) -> Option<f64> {
     let rate = facts.value(FactId::db_connections_failed_per_s).filter(|rate| *rate >= REFUSED_PER_S_MIN)?;
-    let limit = limit(facts)?;
+    let limit = limit(facts).filter(|_| !are_of_several_users(facts))?;
     let is_at = |name: FactId| facts.value(name).is_some_and(|count| count >= AT_LIMIT_FRACTION * limit);
     let refused = facts.value(FactId::db_connections_refused).is_some_and(|refused| refused >= 1.0);
     let used = facts.value(FactId::db_connections_used_max).is_some_and(|count| count >= limit);

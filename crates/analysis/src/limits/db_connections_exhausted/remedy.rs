@@ -239,6 +239,29 @@ mod tests {
     }
 
     #[test]
+    fn connections_of_many_users_say_nothing_of_the_limit_of_one() {
+        for (connected, found) in [(13.0, true), (90.0, false)] {
+            let observed = [
+                (FactId::db_connections_limit, 500.0),
+                (FactId::db_connections_max, connected),
+                (FactId::db_connections_used_max, 100.0),
+                (FactId::db_connections_failed_per_s, 1.0),
+                (FactId::db_connections_refused, 0.0),
+                (FactId::db_refusals_logged_per_s, f64::NAN),
+            ];
+            let mut facts = facts(&merged(&observed), &[]);
+            let of_user =
+                SettingInForce { running: Some(SettingValue::Integer(12)), ..SettingInForce::default() };
+            let settings = [("max_user_connections".to_owned(), of_user)].into();
+            let database =
+                ServiceSnapshot { service: "mariadb".into(), settings, ..ServiceSnapshot::default() };
+            facts.topology = Some(Topology { backends: vec![database], ..Topology::default() });
+            let finding = crate::limits::db_connections_exhausted::finding::check(&facts);
+            assert_eq!(finding.is_some(), found, "{connected}");
+        }
+    }
+
+    #[test]
     fn connections_that_others_hold_are_no_lack_of_memory() {
         let full = [
             (FactId::db_connections_limit, 100.0),
