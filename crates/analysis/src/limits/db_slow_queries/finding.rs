@@ -121,7 +121,7 @@ fn by_statements(facts: &Facts) -> Option<Finding> {
             format!(
                 "the database uses {} of {} cores",
                 format_number(cost.cores),
-                format_number(facts.value(FactId::cores)?)
+                format_number(facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?)
             )
         }
         CostKind::Requests => {
@@ -302,6 +302,9 @@ mod tests {
         let finding = with(&[]).unwrap();
         assert_eq!((finding.confidence, finding.explains_fraction), (0.93, Some(0.96)));
         assert!(finding.summary.contains("580,000 rows per statement"), "{}", finding.summary);
+        // Of the cores that it may use: a container of two on a machine of 64.
+        let few = with(&[(FactId::cores, 64.0), (FactId::usable_cores, 2.0)]).unwrap();
+        assert!(few.summary.contains("uses 1.9 of 2 cores"), "{}", few.summary);
         // Sixteen cores, of which ten statements at a time use eight: the rest of the machine is idle.
         let idle = [
             (FactId::cores, 16.0),

@@ -41,7 +41,7 @@ pub const LIMIT: Limit = Limit {
         backend_cpu_cores, cores, cpu_busy_fraction, db_cpu_cores, db_full_joins_per_s, db_rows_read_in_order_per_s,
         db_rows_scanned_per_s, db_scans_per_s, db_selects_per_s, db_sort_merges_per_s, db_statement_per_s,
         db_statement_rows_per_s, db_statement_running_mean, db_statements_per_s, db_threads_running_mean,
-        foreign_program_cpu_cores, in_flight_mean, rate, site_cpu_cores, usable_busy_fraction,
+        foreign_program_cpu_cores, in_flight_mean, rate, site_cpu_cores, usable_busy_fraction, usable_cores,
     }],
     causes: &[
         LimitId::CpuSaturated,
