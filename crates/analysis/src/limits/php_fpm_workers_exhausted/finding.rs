@@ -175,7 +175,7 @@ pub(crate) mod tests {
     #[test]
     fn the_queue_of_its_socket_is_seen_from_outside() {
         let outside = |handler: &str, limit: Option<&str>| {
-            let mut facts = facts(LOAD, &[]);
+            let mut facts = facts(&merged(LOAD, &[(FactId::fpm_program_processes, 31.0)]), &[]);
             if let Some(limit) = limit {
                 add_fpm_backend(&mut facts, &[], &[("www", "pm.max_children", limit)]);
             }
@@ -188,6 +188,7 @@ pub(crate) mod tests {
         let finding = outside("unix:/run/x.sock|fcgi://localhost", None).unwrap();
         assert_eq!(finding.confidence, 0.5);
         assert!(finding.summary.contains("busy at unix:/run/x.sock"), "{}", finding.summary);
+        assert!(finding.remedies[0].to.is_none(), "all 30 processes may be of several pools");
         assert!(outside("unix:/run/x.sock|http://localhost", None).is_none());
         // Its files can be read where its processes cannot.
         let finding = outside("unix:/run/x.sock|fcgi://localhost", Some("5")).unwrap();

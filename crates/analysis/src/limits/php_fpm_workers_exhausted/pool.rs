@@ -125,10 +125,10 @@ impl<'a> FullPool<'a> {
             (Some(limit), _) => {
                 format!("All {} PHP-FPM children (pm.max_children) busy", format_number(limit))
             }
-            (None, Some(observed)) => {
+            (None, Some(observed)) if !self.is_address => {
                 format!("All {} PHP-FPM children busy, no more are started,", format_number(observed))
             }
-            (None, None) => "All PHP-FPM children busy".to_owned(),
+            (None, _) => "All PHP-FPM children busy".to_owned(),
         };
         format!("{all}{}", if self.is_reported { " (logged)" } else { "" })
     }

@@ -23,7 +23,9 @@ const CPU_FRACTION_MAX: f64 = 0.95;
 pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     let name = Some(pool.set_as.as_str()).filter(|name| !name.is_empty());
     let reload = php_fpm::reload_risk(facts, name);
-    let Some(processes) = pool.processes.filter(|processes| *processes >= 1.0) else {
+    // Behind an address whose pool is not known all of the program's are counted: not what the pool may have.
+    let counted = pool.processes.filter(|_| !pool.is_address || pool.limit.is_some());
+    let Some(processes) = counted.filter(|processes| *processes >= 1.0) else {
         let why = "as many as there are busy children and waiting requests, plus a third";
         return vec![manual(php_fpm::setting_of(name, SETTING), &format!("{BEHIND}; {reload}"), why)];
     };
