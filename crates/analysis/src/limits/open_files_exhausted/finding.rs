@@ -37,6 +37,9 @@ const OTHER_FILES: f64 = 100.0;
 /// What Debian gives Apache.
 const USUAL_LIMIT: f64 = 8192.0;
 
+/// What the kernel grants a process unless that is raised, too (fs.nr_open, proc_sys_fs(5)).
+const FILES_MAX: f64 = 1_048_576.0;
+
 /// Whose files have run out.
 enum FilesOwner<'a> {
     Service,
@@ -168,6 +171,11 @@ fn needed_files(facts: &Facts, limit: Option<f64>) -> f64 {
     [needed, USUAL_LIMIT, 2.0 * limit.unwrap_or(0.0)].into_iter().fold(0.0, f64::max)
 }
 
+/// As far as the kernel grants it; `None` where the limit is there already.
+fn granted_files(needed: f64, limit: Option<f64>) -> Option<f64> {
+    Some(needed.min(FILES_MAX)).filter(|to| limit.is_none_or(|limit| *to > limit))
+}
+
 fn is_event(facts: &Facts) -> bool {
     facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("event"))
 }
@@ -189,7 +197,7 @@ fn remedy(facts: &Facts, owner: &FilesOwner<'_>) -> Remedy {
     };
     let to = match owner {
         FilesOwner::Machine => limit.map(|limit| 2.0 * limit),
-        _ => Some(needed_files(facts, limit)),
+        _ => granted_files(needed_files(facts, limit), limit),
     };
     Remedy {
         setting,
@@ -213,7 +221,8 @@ fn of_nginx(facts: &Facts) -> Remedy {
     Remedy {
         setting: SettingId::of_service("nginx", "worker_rlimit_nofile"),
         from: limit.map(|limit| SettingValue::Integer(limit as i64)),
-        to: Some(SettingValue::Integer(needed.into_iter().fold(0.0, f64::max).ceil() as i64)),
+        to: granted_files(needed.into_iter().fold(0.0, f64::max), limit)
+            .map(|to| SettingValue::Integer(to.ceil() as i64)),
         class: ApplyClass::Reload,
         risk: "none known; workers in a container may not be allowed to raise it".into(),
         why: "twice what the connections of a worker need, plus files for logs and responses".into(),
@@ -271,6 +280,7 @@ mod tests {
         assert_eq!(to(&with(&[])), Some(SettingValue::Integer(8192)));
         let mut large = with(&[(FactId::open_files_limit, 20_000.0)]);
         assert_eq!(to(&large), Some(SettingValue::Integer(40_000)));
+        assert_eq!(to(&with(&[(FactId::open_files_limit, 1_048_576.0)])), None, "a leak, perhaps");
         let service = large.service.as_mut().unwrap();
         service.mode = Some("worker".into());
         service.settings.get_mut("ThreadsPerChild").unwrap().configured = Some(SettingValue::Integer(20_000));
@@ -295,6 +305,10 @@ mod tests {
             (0.95, "nginx worker_rlimit_nofile")
         );
         assert_eq!((&remedy.to, remedy.class), (&Some(SettingValue::Integer(16_584)), ApplyClass::Reload));
+        let places = facts.service.as_mut().unwrap().settings.get_mut("worker_connections").unwrap();
+        places.configured = Some(SettingValue::Integer(400_000));
+        let most = check(&facts).unwrap().remedies.remove(0).to;
+        assert_eq!(most, Some(SettingValue::Integer(1_048_576)), "the kernel grants no more");
     }
 
     #[test]
