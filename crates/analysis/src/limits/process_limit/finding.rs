@@ -56,11 +56,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         }
         (None, None) => "connections wait for a worker".into(),
     };
+    let allowed = if allows_more(facts) { " The service's own settings allow more workers." } else { "" };
     Some(Finding {
         id: LimitId::ProcessLimit.into(),
-        summary: format!(
-            "Process limit reached: {evidence}.{at} The service's own settings allow more workers."
-        ),
+        summary: format!("Process limit reached: {evidence}.{at}{allowed}"),
         confidence,
         explains_fraction: lost_fraction(facts),
         facts: facts.cite(&fact_ids! {
@@ -104,10 +103,16 @@ fn reached_limit(facts: &Facts) -> Option<TaskLimit> {
 
 /// Whether connections wait for workers that the service's own settings would allow.
 fn has_waiting_connections(facts: &Facts) -> bool {
+    noticed_queue(facts).is_some() && allows_more(facts)
+}
+
+/// Whether the service's own settings allow more workers than there are.
+fn allows_more(facts: &Facts) -> bool {
     let may_start = facts.value(FactId::workers_startable_mean).is_some_and(|open| open >= 1.0);
     let allowed = facts.setting("MaxRequestWorkers");
-    let tasks = facts.value(FactId::tasks_max).unwrap_or(0.0);
-    noticed_queue(facts).is_some() && (may_start || allowed.is_some_and(|allowed| tasks < allowed))
+    let of_processes = || Some(facts.value(FactId::service_processes_mean)? * facts.threads_per_process());
+    let tasks = facts.value(FactId::tasks_max).or_else(of_processes);
+    may_start || tasks.zip(allowed).is_some_and(|(tasks, allowed)| tasks < allowed)
 }
 
 /// The share of requests that wait for a worker, by what waits and what is at work.
@@ -163,7 +168,7 @@ fn remedy(facts: &Facts, reached: Option<&TaskLimit>) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, set, with_changes};
 
     const AT_LIMIT: [(FactId, f64); 6] = [
         (FactId::tasks_max, 32.0),
@@ -211,6 +216,10 @@ mod tests {
         facts.service.as_mut().unwrap().service = "nginx".into();
         let remedy = check(&facts).unwrap().remedies.remove(0);
         assert_eq!((remedy.setting.target.name(), remedy.to), ("nginx", None));
+        // What its settings allow is not known: nothing is said of it.
+        set(&mut facts, FactId::workers_startable_mean, 0.0);
+        let summary = check(&facts).unwrap().summary;
+        assert!(summary.ends_with("has 32 of 32."), "{summary}");
     }
 
     #[test]
@@ -228,6 +237,17 @@ mod tests {
                     (FactId::fork_failed_messages, 1.0),
                 ],
                 Some(0.5),
+            ),
+            // How many workers there are is not known: they may be all that are allowed.
+            (
+                vec![
+                    (FactId::tasks_refused, 0.0),
+                    (FactId::tasks_max, unseen),
+                    (FactId::workers_startable_mean, 0.0),
+                    (FactId::user_tasks_max, 160.0),
+                    (FactId::user_tasks_limit, 160.0),
+                ],
+                None,
             ),
             // Workers at their own limit are not kept from starting.
             (
