@@ -46,7 +46,7 @@ fn finding_in_apache(facts: &Facts) -> Option<Finding> {
             to: Some(SettingValue::Integer(1)),
             class: ApplyClass::Reload,
             risk: "128 MB of memory for all workers together; changed scripts take effect opcache.revalidate_freq (2 s) later".into(),
-            why: "compiled scripts stay in memory: the extension is loaded (`zend_extension=opcache`, Debian's package php-opcache) and `opcache.enable = 1`, its default, in the php.ini of Apache's PHP (php -i does not show that one, phpinfo() in a page does), and a reload"
+            why: "compiled scripts stay in memory: the extension is loaded (`zend_extension=opcache`, a package of its own on most systems) and `opcache.enable = 1`, its default, in the php.ini of Apache's PHP (php -i does not show that one, phpinfo() in a page does), and a reload"
                 .into(),
             predicted: None,
             together_with: vec![],
