@@ -30,7 +30,7 @@ const CONFIDENCE_SERVED: f64 = 0.75;
 
 /// Fires when connections wait to be accepted while all places that lighttpd has are taken.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let (max, by) = places(facts).filter(|_| facts.is_service("lighttpd"))?;
+    let Places { max, by, files } = places(facts).filter(|_| facts.is_service("lighttpd"))?;
     let queue = noticed_queue(facts)?;
     // What waits to be accepted is among the kernel's connections. These are listed now and then, and the queue grows meanwhile.
     let are_taken =
@@ -68,19 +68,32 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             accept_queue_mean, client_connections_mean, idle_connections_mean, busiest_thread_fraction, in_flight_mean,
             upstream_waiting_mean, response_time_mean_us, response_time_alone_us, cpu_busy_fraction, rate,
         }),
-        remedies: vec![remedy(max, max + queue, by)],
+        remedies: vec![remedy(max, max + queue, files)],
     })
 }
 
 const FILES: &str = "server.max-fds";
-const BY_FILES: &str = "half of server.max-fds:";
 
-/// How many connections there may be, and what says so: no more than half of the descriptors, whatever is set.
-fn places(facts: &Facts) -> Option<(f64, &'static str)> {
-    let set = facts.setting(SETTING).filter(|max| *max >= 1.0).map(|max| (max, SETTING));
-    let files = facts.setting(FILES).map(|files| ((files / 2.0).floor(), BY_FILES));
-    let files = files.filter(|(max, _)| *max >= 1.0);
-    [set, files].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0))
+/// How many connections there may be.
+struct Places {
+    max: f64,
+    /// What says so.
+    by: &'static str,
+    /// Where that is `server.max-fds`: its value, and how many of them each connection takes.
+    files: Option<(f64, f64)>,
+}
+
+/// No more than half of the descriptors, whatever is set; a third where nothing is (`server_main_setup` in src/server.c).
+fn places(facts: &Facts) -> Option<Places> {
+    let set = facts.setting(SETTING).filter(|max| *max >= 1.0);
+    let (each, by) = match set {
+        Some(_) => (2.0, "half of server.max-fds:"),
+        None => (3.0, "a third of server.max-fds:"),
+    };
+    let files = facts.setting(FILES).filter(|files| *files >= each);
+    let by_files = files.map(|files| Places { max: (files / each).floor(), by, files: Some((files, each)) });
+    let set = set.map(|max| Places { max, by: SETTING, files: None });
+    set.into_iter().chain(by_files).min_by(|a, b| a.max.total_cmp(&b.max))
 }
 
 /// Requests that are served at once: at least those that wait behind lighttpd, and at most, by Little's law, as many as end, each for as
@@ -102,7 +115,7 @@ fn accepts_nobody(facts: &Facts) -> bool {
     always && sleeps && !waits && !worker_waits::machine_is_short(facts)
 }
 
-fn remedy(max: f64, wanted: f64, by: &str) -> Remedy {
+fn remedy(max: f64, wanted: f64, files: Option<(f64, f64)>) -> Remedy {
     let to = 2f64.powf((HEADROOM * wanted).log2().ceil());
     let integer = |value: f64| Some(SettingValue::Integer(value as i64));
     let why = format!(
@@ -110,13 +123,9 @@ fn remedy(max: f64, wanted: f64, by: &str) -> Remedy {
         format_number(significant(wanted, 3))
     );
     let lighttpd = |name: &str| SettingId::of_service("lighttpd", name);
-    if by == BY_FILES {
-        let risk = "about 10 kB of memory for each connection; server.max-connections is half of it at most";
-        return Remedy {
-            from: integer(2.0 * max),
-            to: integer(2.0 * to),
-            ..manual(lighttpd(FILES), risk, why)
-        };
+    if let Some((files, each)) = files {
+        let risk = "about 10 kB of memory for each connection; server.max-connections is half of it at most, and a third where it is not set";
+        return Remedy { from: integer(files), to: integer(each * to), ..manual(lighttpd(FILES), risk, why) };
     }
     let risk = "about 10 kB of memory for each, and server.max-fds must be at least twice that";
     Remedy { from: integer(max), to: integer(to), ..manual(lighttpd(SETTING), risk, why) }
@@ -179,11 +188,11 @@ mod tests {
         }
     }
     #[test]
-    fn half_of_the_descriptors_are_places_too() {
-        for (settings, words, setting) in [
-            (&[(FILES, 16)][..], "(half of server.max-fds: 8)", FILES),
-            (&[(SETTING, 100), (FILES, 16)], "(half of server.max-fds: 8)", FILES),
-            (&[(SETTING, 8), (FILES, 1024)], "(server.max-connections 8)", SETTING),
+    fn a_part_of_the_descriptors_are_places_too() {
+        for (settings, words, setting, to) in [
+            (&[(FILES, 25)][..], "(a third of server.max-fds: 8)", FILES, 384),
+            (&[(SETTING, 100), (FILES, 16)], "(half of server.max-fds: 8)", FILES, 256),
+            (&[(SETTING, 8), (FILES, 1024)], "(server.max-connections 8)", SETTING, 128),
         ] {
             let mut facts = facts(&BASE, settings);
             facts.service.as_mut().unwrap().service = "lighttpd".into();
@@ -191,7 +200,6 @@ mod tests {
             assert!(found.summary.contains(words), "{}", found.summary);
             let remedy = &found.remedies[0];
             assert_eq!(remedy.setting.name, setting);
-            let to = if setting == FILES { 256 } else { 128 };
             assert_eq!(remedy.to, Some(SettingValue::Integer(to)));
         }
     }

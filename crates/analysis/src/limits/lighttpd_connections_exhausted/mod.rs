@@ -2,7 +2,7 @@
 //!
 //! lighttpd is one process that serves all connections. With `server.max-connections` of them it stops to accept: new ones wait in the
 //! kernel's accept queue until another one ends, also behind connections that are kept and idle. The process may be idle meanwhile.
-//! Without the setting it is half of `server.max-fds`.
+//! Without the setting it is a third of `server.max-fds`, and never more than half.
 //!
 //! ## How it is recognised
 //! Connections wait in the accept queue, those that were accepted are about as many as `server.max-connections` allows, and the
