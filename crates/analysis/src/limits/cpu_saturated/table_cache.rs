@@ -25,7 +25,8 @@ const FILES_PER_TABLE: f64 = 2.0;
 pub(super) fn remedy(facts: &Facts) -> Option<Remedy> {
     let limit = facts.value(FactId::db_table_cache_limit)?;
     let opened_per_s = facts.value(FactId::db_tables_opened_per_s)?;
-    let cores = facts.value(FactId::db_cpu_cores)?;
+    // Of a database that did nothing no share is known: 0 / 0 is no number, and the least of that and 1 is 1.
+    let cores = facts.value(FactId::db_cpu_cores).filter(|cores| *cores > 0.0)?;
     let share = (opened_per_s * OPEN_US / 1e6 / cores).min(1.0);
     let is_full = facts.value(FactId::db_tables_open)? >= FULL_FRACTION * limit;
     let connections = facts.value(FactId::db_connections_limit)?;
@@ -71,12 +72,13 @@ mod tests {
         assert_eq!(to(&more), Some(12_000.0));
         assert_eq!(to(&[(FactId::db_files_limit, 1151.0)]), Some(500.0));
         for changes in [
-            (FactId::db_tables_open, 60.0),
-            (FactId::db_tables_opened_per_s, 200.0),
-            (FactId::db_files_limit, 300.0),
-            (FactId::db_cpu_cores, f64::NAN),
+            &[(FactId::db_tables_open, 60.0)][..],
+            &[(FactId::db_tables_opened_per_s, 200.0)],
+            &[(FactId::db_files_limit, 300.0)],
+            &[(FactId::db_cpu_cores, f64::NAN)],
+            &[(FactId::db_cpu_cores, 0.0), (FactId::db_tables_opened_per_s, 0.0)],
         ] {
-            assert_eq!(to(&[changes]), None, "{changes:?}");
+            assert_eq!(to(changes), None, "{changes:?}");
         }
     }
 }
