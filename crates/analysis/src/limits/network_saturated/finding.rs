@@ -108,7 +108,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let full = fullest_link(facts)?;
     let of = |name| facts.value_of(name, &full.link);
     let (rate, limit) = (of(full.names.bits_per_s)?, of(full.names.limit_bits_per_s)?);
-    let size = facts.value(FactId::received_bytes_per_answer);
+    let sends = *full.names != NIC_RECEIVED;
+    let size = facts.value(FactId::received_bytes_per_answer).filter(|size| sends && *size > 0.0);
     let per_answer = size.map_or(String::new(), |size| {
         format!(
             " At {} per response it allows at most {}/s.",
@@ -131,7 +132,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: if full.is_waited_for { 0.95 } else { 0.75 },
         explains_fraction: Some(EXPLAINS),
         facts: full.cite(facts),
-        remedies: remedies(facts, *full.names != NIC_RECEIVED),
+        remedies: remedies(facts, sends),
     })
 }
 
@@ -159,12 +160,15 @@ pub(crate) fn remedies(facts: &Facts, sends: bool) -> Vec<Remedy> {
             "browsers and caches keep files for the time given",
         ));
     }
-    all.push(manual(
-        SettingId::hardware("bandwidth"),
-        "costs money",
-        "otherwise send less (smaller images, a CDN) or get a faster link: the rate grows with it, up to the \
-         next limit",
-    ));
+    let why = match sends {
+        true => {
+            "otherwise send less (smaller images, a CDN) or get a faster link: the rate grows with it, up to the next limit"
+        }
+        false => {
+            "uploads, or other transfers to this machine, fill it: fewer of them at once, or a faster link"
+        }
+    };
+    all.push(manual(SettingId::hardware("bandwidth"), "costs money", why));
     all
 }
 
@@ -234,6 +238,11 @@ mod tests {
                     allows at most 12.5/s.";
         assert_eq!(finding.summary, text);
         assert_eq!(finding.explains_fraction, Some(0.9));
+        crate::facts::testing::set(&mut facts, FactId::received_bytes_per_answer, 0.0);
+        assert!(
+            check(&facts).unwrap().summary.ends_with("queued on average."),
+            "nothing but errors came back"
+        );
     }
 
     #[test]
@@ -275,8 +284,10 @@ mod tests {
             (FactId::nic_received_limit_bits_per_s, "eth0", 1e8),
             (FactId::nic_received_fraction, "eth0", 0.97),
         ];
-        let finding = check(&facts_of_several(&[(FactId::retransmits_per_s, 0.0)], &links)).unwrap();
-        assert!(finding.summary.contains("receives 97 of 100 Mbit/s"), "{}", finding.summary);
+        let sent = [(FactId::retransmits_per_s, 0.0), (FactId::received_bytes_per_answer, 200.0)];
+        let finding = check(&facts_of_several(&sent, &links)).unwrap();
+        assert!(finding.summary.ends_with("receives 97 of 100 Mbit/s (97%)."), "{}", finding.summary);
+        assert!(finding.remedies[0].why.starts_with("uploads"), "{}", finding.remedies[0].why);
         assert_eq!(finding.remedies.len(), 1);
     }
 }
