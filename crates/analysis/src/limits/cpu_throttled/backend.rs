@@ -3,7 +3,7 @@
 //! Facts: `nr_periods` and `nr_throttled` of its group (cgroup-v2.rst); its processes wait for the next period, and the queue in front
 //! of it looks like one of too few workers.
 
-use super::quota::by_who_set_it;
+use super::quota::{by_who_set_it, rounded};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::settings::backends;
@@ -25,39 +25,43 @@ struct Throttled<'a> {
     /// The share of the periods in which it was stopped.
     periods_fraction: f64,
     used: f64,
+    /// Cores that it may use: those of the service are not its.
+    usable: f64,
 }
 
 /// Fires when the quota of a backend is used up, and stops it time and again.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
-    let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores)).unwrap_or(f64::INFINITY);
+    let cores = facts.value(FactId::cores).unwrap_or(f64::INFINITY);
     let throttled = |(name, quota)| {
         let periods = facts.value_of(FactId::backend_cpu_periods, name).filter(|count| *count > 0.0)?;
         let periods_fraction = facts.value_of(FactId::backend_throttled_periods, name)? / periods;
         let used = facts.value_of(FactId::backend_cpu_cores, name)?;
-        Some(Throttled { name, quota, periods_fraction, used })
+        let allowed = facts.value_of(FactId::backend_cpus_allowed, name).filter(|allowed| *allowed >= 1.0);
+        let usable = allowed.map_or(cores, |allowed| allowed.min(cores));
+        Some(Throttled { name, quota, periods_fraction, used, usable })
     };
     let found = facts.each(FactId::backend_quota_cores).filter_map(throttled);
     let is_used_up = |one: &Throttled<'_>| {
-        one.quota < usable
+        one.quota < one.usable
             && one.periods_fraction >= PERIODS_FRACTION_MIN
             && one.used >= USED_FRACTION_MIN * one.quota
     };
     let most = found.filter(is_used_up).max_by(|a, b| a.periods_fraction.total_cmp(&b.periods_fraction))?;
-    Some(finding(facts, &most, usable))
+    Some(finding(facts, &most))
 }
 
-fn finding(facts: &Facts, of: &Throttled<'_>, usable: f64) -> Finding {
+fn finding(facts: &Facts, of: &Throttled<'_>) -> Finding {
     let program = backends::program_of(facts.topology.as_ref(), of.name);
     let busy = facts.value(FactId::cpu_busy_fraction);
     let idle = busy.map_or(String::new(), |busy| format!(" The machine's CPU is {:.0}% busy.", busy * 100.0));
     let mut cited = facts.cite_of(
-        &fact_ids! { backend_throttled_periods, backend_cpu_periods, backend_quota_cores, backend_cpu_cores },
+        &fact_ids! {
+            backend_throttled_periods, backend_cpu_periods, backend_quota_cores, backend_cpu_cores, backend_cpus_allowed,
+        },
         of.name,
     );
-    cited.extend(
-        facts.cite(&fact_ids! { cpu_busy_fraction, usable_cores, cores, rate, response_time_mean_us }),
-    );
-    let to = significant((2.0 * of.quota).min(usable), 2);
+    cited.extend(facts.cite(&fact_ids! { cpu_busy_fraction, cores, rate, response_time_mean_us }));
+    let to = rounded(2.0 * of.quota, of.usable);
     Finding {
         id: LimitId::CpuThrottled.into(),
         summary: format!(
@@ -118,5 +122,23 @@ mod tests {
         ] {
             assert!(with(quota, throttled, used).is_none(), "{what}");
         }
+    }
+
+    // The service in front has one core, the container behind it others.
+    #[test]
+    fn the_cores_of_the_service_bound_no_backend() {
+        let to = |allowed: f64| {
+            let several = [
+                (FactId::backend_quota_cores, "php_fpm", 1.5),
+                (FactId::backend_cpu_periods, "php_fpm", 60.0),
+                (FactId::backend_throttled_periods, "php_fpm", 57.0),
+                (FactId::backend_cpu_cores, "php_fpm", 1.45),
+                (FactId::backend_cpus_allowed, "php_fpm", allowed),
+            ];
+            let base = [(FactId::cores, 4.0), (FactId::usable_cores, 1.0)];
+            let found = check(&facts_of_several(&base, &several))?;
+            found.remedies[0].to.as_ref().and_then(SettingValue::number)
+        };
+        assert_eq!([4.0, 2.0, 1.0].map(to), [Some(3.0), Some(2.0), None]);
     }
 }

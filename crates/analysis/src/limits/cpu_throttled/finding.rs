@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::cpu_throttled::backend;
-use crate::limits::cpu_throttled::quota::by_who_set_it;
+use crate::limits::cpu_throttled::quota::{by_who_set_it, rounded};
 use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
 use crate::resources::processors;
@@ -232,7 +232,7 @@ fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
     let offered = facts.value(FactId::offered_rate);
     let needed = offered.zip(per_request).map(|(offered, per_request)| offered * per_request * ROOM);
     let most = facts.value(FactId::usable_cores).or(facts.value(FactId::cores)).unwrap_or(f64::INFINITY);
-    let to = significant(needed.unwrap_or(0.0).max(2.0 * quota).min(most), 2);
+    let to = rounded(needed.unwrap_or(0.0).max(2.0 * quota), most);
     let why = match needed.filter(|needed| *needed >= 2.0 * quota) {
         Some(_) => format!(
             "a request costs {} of CPU time, at {} req/s, plus {:.0}% as requests do not arrive evenly",

@@ -36,7 +36,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[
         &fact_ids! {
-            backend_cpu_cores, backend_cpu_periods, backend_quota_cores, backend_throttled_periods, cores, cpu_busy_fraction, cpu_periods, cpu_quota_cores, group_cpu_cores, offered_rate, pressure_cpu_some_fraction,
+            backend_cpu_cores, backend_cpu_periods, backend_cpus_allowed, backend_quota_cores, backend_throttled_periods, cores, cpu_busy_fraction, cpu_periods, cpu_quota_cores, group_cpu_cores, offered_rate, pressure_cpu_some_fraction,
             pressure_group_cpu_full_fraction, rate, response_time_alone_us, response_time_mean_us, service_cpu_cores, service_running_mean, throttled_cores,
             throttled_fraction, throttled_periods, usable_busy_fraction, usable_cores,
         },
