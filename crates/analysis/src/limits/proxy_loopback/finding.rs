@@ -119,7 +119,10 @@ fn is_own(url: &str, service: &ServiceSnapshot) -> bool {
         })
     };
     let is_loopback = host == "localhost" || host == "::1" || host.starts_with("127.");
-    let bound = service.listens.iter().any(|at| at.rsplit_once(':').is_some_and(|(own, _)| own == host));
+    let bound = service
+        .listens
+        .iter()
+        .any(|at| at.rsplit_once(':').is_some_and(|(own, _)| own.trim_matches(['[', ']']) == host));
     (is_loopback && (service.port == port || listens(host))) || (bound && listens(host))
 }
 
@@ -189,7 +192,7 @@ mod tests {
         facts.loaded = loaded;
         let service = facts.service.as_mut().unwrap();
         service.mode = Some("event".into());
-        service.listens = vec!["*:80".into(), "10.0.0.1:8080".into()];
+        service.listens = vec!["*:80".into(), "10.0.0.1:8080".into(), "[2001:db8::5]:8080".into()];
         service.scoped = vec![scoped_setting("ProxyPass", &format!("/shop {target} disablereuse=on"), &[])];
         check(&facts)
     }
@@ -200,6 +203,8 @@ mod tests {
             ("http://127.0.0.1/app", true),
             ("http://localhost:80/app", true),
             ("http://10.0.0.1:8080/", true),
+            ("http://[2001:db8::5]:8080/", true),
+            ("http://[2001:db8::6]:8080/", false),
             ("http://10.0.0.2:8080/", false),
             ("http://127.0.0.1:9000/", false),
             ("https://localhost/", false),
