@@ -26,6 +26,9 @@ const PLACES_MAX: f64 = 65_536.0;
 /// Logs, sockets, libraries.
 const OTHER_FILES: f64 = 100.0;
 
+/// What the kernel allows a process at most where nobody raises it (fs.nr_open).
+const FILES_MAX: i64 = 1_048_576;
+
 const SETTING: &str = "worker_connections";
 
 /// Fires when nginx says that it has no place left, or dropped what it accepted.
@@ -81,13 +84,23 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// From this share of failed requests on, a worker with as many open files as places has none left.
 const FAILED_OUTSIDE_MIN: f64 = 0.05;
 const FILES_OF_PLACES_MIN: f64 = 0.9;
+/// Connections are listed now and then.
+const CONNECTIONS_OF_PLACES_MIN: f64 = 0.5;
 
 /// Whether a worker has as many files open as it has places for connections, while requests fail: its logs and listening sockets
-/// are few.
+/// are few. Each connection has a file that is sent at most: more are a cache of open files, and say nothing of connections.
 fn is_full_from_outside(facts: &Facts, failed: Option<f64>) -> bool {
     let files = facts.value(FactId::ahead_open_files_max).zip(facts.setting(SETTING));
-    failed.is_some_and(|failed| failed >= FAILED_OUTSIDE_MIN)
-        && files.is_some_and(|(files, places)| files >= FILES_OF_PLACES_MIN * places)
+    // The logs of a thousand hosts are as many files: all workers together must have that many connections.
+    let connections = facts.value(FactId::client_connections_mean).map(|count| count * places_each(facts));
+    let has_few = connections
+        .zip(facts.setting(SETTING))
+        .is_some_and(|(count, places)| count < CONNECTIONS_OF_PLACES_MIN * places);
+    !has_few
+        && failed.is_some_and(|failed| failed >= FAILED_OUTSIDE_MIN)
+        && files.is_some_and(|(files, places)| {
+            (FILES_OF_PLACES_MIN * places..=2.0 * places + OTHER_FILES).contains(&files)
+        })
 }
 
 /// Its workers, as configured.
@@ -102,15 +115,20 @@ fn passes_on(facts: &Facts) -> bool {
     scoped.any(|one| one.setting.ends_with("_pass"))
 }
 
+/// Places that a client takes.
+fn places_each(facts: &Facts) -> f64 {
+    if passes_on(facts) { 2.0 } else { 1.0 }
+}
+
 fn remedy(facts: &Facts) -> Remedy {
     let now = facts.setting(SETTING).unwrap_or(512.0);
     let clients = [FactId::in_flight_mean, FactId::client_connections_mean]
         .map(|fact| facts.value(fact).unwrap_or(0.0));
-    let places = clients[0].max(clients[1]) * if passes_on(facts) { 2.0 } else { 1.0 } / workers(facts);
+    let places = clients[0].max(clients[1]) * places_each(facts) / workers(facts);
     // Where there are as many already, twice of them: never fewer than today.
     let least = (HEADROOM * places).clamp(PLACES_MIN, PLACES_MAX).max(2.0 * now);
     let to = 2f64.powf(least.log2().ceil()) as i64;
-    let files = 2 * to + OTHER_FILES as i64;
+    let files = (2 * to + OTHER_FILES as i64).min(FILES_MAX);
     let has_files = facts.value(FactId::open_files_limit).is_none_or(|limit| limit >= files as f64);
     let files = SettingChange {
         setting: SettingId::of_service("nginx", "worker_rlimit_nofile"),
@@ -201,6 +219,15 @@ mod tests {
                 Some(0.75),
             ),
             (vec![(FactId::nginx_connections_messages, nan), (FactId::ahead_open_files_max, 40.0)], None),
+            (vec![(FactId::nginx_connections_messages, nan), (FactId::ahead_open_files_max, 900.0)], None),
+            (
+                vec![
+                    (FactId::nginx_connections_messages, nan),
+                    (FactId::ahead_open_files_max, 70.0),
+                    (FactId::client_connections_mean, 12.0),
+                ],
+                None,
+            ),
         ] {
             assert_eq!(with(&changes, false).map(|finding| finding.confidence), sure, "{changes:?}");
         }
@@ -223,6 +250,13 @@ mod tests {
             facts.service.as_mut().unwrap().service = "nginx".into();
             assert_eq!(values(check(&facts).unwrap()), (integer(to), None), "{now}");
         }
+        let mut facts = facts(&FULL, &[("worker_connections", 200_000)]);
+        facts.service.as_mut().unwrap().service = "nginx".into();
+        assert_eq!(
+            values(check(&facts).unwrap()),
+            (integer(524_288), Some(integer(1_048_576))),
+            "fs.nr_open"
+        );
         let finding = with(&[], false).unwrap();
         assert!(finding.summary.contains("64 for each of 1 worker(s)") && finding.summary.contains("40.0%"));
     }
