@@ -46,7 +46,8 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     let is_most = share >= SHARE_MIN;
     let of_all = processor_time::share_of_all(facts, &[ProcessorWork::Compression]);
     let is_part = of_all.is_some_and(|share| share >= PART_MIN);
-    let remedy = deflate::sampled_remedy(facts, share)
+    let remedy = of_brotli(facts)
+        .or_else(|| deflate::sampled_remedy(facts, share))
         .or_else(|| gzip::sampled_remedy(facts))
         .or_else(|| of_application(facts))?;
     let saved = saved_by_level(&remedy);
@@ -56,6 +57,23 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     let summary = format!("{begin}{}{}", processor_time::sentence(facts), level(&remedy));
     let finding = finding(facts, summary, share, remedy);
     Some(Finding { confidence: if is_most { CONFIDENCE_SAMPLED } else { CONFIDENCE_PART }, ..finding })
+}
+
+/// Where it is Brotli that takes most of it: the level of gzip is not what is too high then.
+fn of_brotli(facts: &Facts) -> Option<Remedy> {
+    let mut parts = facts.processor_time.iter().flat_map(|time| &time.parts);
+    let compression = parts.find(|part| part.work == ProcessorWork::Compression)?;
+    compression.mostly.contains("brotli").then_some(())?;
+    let setting = match facts.service.as_ref()?.service.as_str() {
+        "nginx" => SettingId::of_service("nginx", "brotli_comp_level"),
+        "apache" => SettingId::of_service("apache", "BrotliCompressionQuality"),
+        _ => return None,
+    };
+    Some(manual(
+        setting,
+        "responses grow by a few percent",
+        "Brotli compresses responses while they are sent: a lower level (each one above 4 takes much longer for little), or files that are compressed once",
+    ))
 }
 
 /// Where the site's own program compresses, whose settings nobody knows.
@@ -184,6 +202,18 @@ mod tests {
         assert!(part.summary.starts_with("Compression takes a part of the CPU. The service's"));
         assert!(with(100, &[]).is_none(), "a small part of it, however dear a request is");
         assert!(with(700, &[(FactId::service_cpu_cores, 0.3), (FactId::cpu_busy_fraction, 0.2)]).is_none());
+    }
+
+    #[test]
+    fn the_level_of_gzip_is_not_lowered_where_brotli_compresses() {
+        let setting = |places: &[(&str, u64)]| {
+            let mut facts = of(&[], true);
+            add_samples(&mut facts, &[places, &[("nginx;[kernel];tcp_ack", 300)]].concat());
+            check(&facts).map(|finding| finding.remedies[0].setting.full_name())
+        };
+        let (brotli, gzip) = ("nginx brotli_comp_level".to_owned(), "nginx gzip_comp_level".to_owned());
+        assert_eq!(setting(&[("nginx;libbrotlienc.so.1", 600), ("nginx;libz.so.1", 100)]), Some(brotli));
+        assert_eq!(setting(&[("nginx;libbrotlienc.so.1", 100), ("nginx;libz.so.1", 600)]), Some(gzip));
     }
 
     // 70% that compresses: a lower level gives half as much again, and two cores in the place of a quota of 0.25 eight times as much.
