@@ -183,13 +183,26 @@ fn remedies(facts: &Facts) -> Vec<Remedy> {
         "one more program in front of the site",
         "a proxy in front reads a response at once and frees the worker, however slow the client is",
     );
-    if mode == Some("event") { vec![sendfile, proxy] } else { vec![event, proxy] }
+    match mode {
+        Some("event") if may_send_by_kernel(facts) => vec![sendfile, proxy],
+        Some("event") => vec![proxy],
+        _ => vec![event, proxy],
+    }
+}
+
+/// Whether the kernel would send files that it does not send now: what is encrypted is read by the program, whatever is set.
+fn may_send_by_kernel(facts: &Facts) -> bool {
+    let is_on = facts.text("EnableSendfile").is_some_and(|value| value.eq_ignore_ascii_case("on"));
+    let targets = &facts.request_targets;
+    !is_on && (targets.is_empty() || targets.iter().any(|target| !target.tls))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::facts::testing::{facts, with_changes};
+    use crate::settings::effective::RequestTarget;
+    use webdyno_model::service::SettingInForce;
 
     /// Fifty processes, forty of which write to travellers; our load has ten.
     const SLOW: &[(FactId, f64)] = &[
@@ -296,5 +309,15 @@ mod tests {
             (first("event").setting.name.as_str(), first("event").class),
             ("EnableSendfile", ApplyClass::Reload)
         );
+        let first = |facts: &Facts| check(facts).unwrap().remedies.remove(0).setting.name;
+        let mut facts = of(&[], "event");
+        facts.request_targets = vec![RequestTarget::of("https://h/film.mp4").unwrap()];
+        assert_eq!(first(&facts), "proxy", "what is encrypted is read by the program");
+        facts.request_targets = vec![RequestTarget::of("http://h/film.mp4").unwrap()];
+        assert_eq!(first(&facts), "EnableSendfile");
+        let configured = Some(SettingValue::Text("On".into()));
+        let on = SettingInForce { configured, ..SettingInForce::default() };
+        facts.service.as_mut().unwrap().settings.insert("EnableSendfile".into(), on);
+        assert_eq!(first(&facts), "proxy", "it is on");
     }
 }
