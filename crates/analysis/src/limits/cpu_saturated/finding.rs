@@ -219,11 +219,25 @@ fn predicted(facts: &Facts, times: f64) -> Option<Predicted> {
     (times > 1.0).then(|| Predicted { rate: at(0.8), ci95: [at(0.5), at(1.0)] })
 }
 
+/// So many cores beside those that the service may use must be idle to be worth a word.
+const IDLE_BESIDE_MIN: f64 = 1.0;
+
+/// Whether cores idle that the service may not use: those cost nothing.
+fn idles_beside(facts: &Facts, usable: f64) -> bool {
+    let known = facts
+        .value(FactId::cores)
+        .filter(|cores| *cores > usable)
+        .zip(facts.value(FactId::cpu_busy_fraction));
+    known.is_some_and(|(cores, busy)| cores * (1.0 - busy) >= IDLE_BESIDE_MIN)
+}
+
 fn advice(facts: &Facts, usable: f64) -> &'static str {
     let share = |name: FactId| facts.value(name).map_or(0.0, |part| part / usable);
     let foreign = processors::other_processes(facts);
     let foreign = foreign.filter(|foreign| foreign.cores / usable > 0.3);
-    if foreign.as_ref().is_some_and(|foreign| processors::may_be_own(facts, foreign)) {
+    if idles_beside(facts, usable) {
+        "let the service run on the machine's other cores, which idle (CPUAffinity= or AllowedCPUs= of its unit, the cpuset of its container); else less work per request, or more or faster cores"
+    } else if foreign.as_ref().is_some_and(|foreign| processors::may_be_own(facts, foreign)) {
         "run webdyno as root, which shows what the other programs do, and for whom; then less work per request, or more or faster cores"
     } else if foreign.is_some() {
         "other programs use much of the CPU: move them first; then less work per request, or more or faster cores"
@@ -270,6 +284,15 @@ mod tests {
         let some =
             check_with(&[(FactId::usable_cores, 1.0), (FactId::usable_busy_fraction, 0.98)]).unwrap().summary;
         assert!(some.contains("of 2 cores the service may use 1, which is 98% busy"), "{some}");
+        for (busy, others) in [(0.5, true), (0.99, false)] {
+            let bound = [
+                (FactId::usable_cores, 1.0),
+                (FactId::usable_busy_fraction, 0.98),
+                (FactId::cpu_busy_fraction, busy),
+            ];
+            let why = check_with(&bound).unwrap().remedies.remove(0).why;
+            assert_eq!(why.starts_with("let the service run on the machine's other cores"), others, "{why}");
+        }
     }
 
     #[test]
