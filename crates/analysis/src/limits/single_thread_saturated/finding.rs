@@ -245,6 +245,7 @@ fn remedy(facts: &Facts, found: &Saturated, usable: f64) -> Remedy {
         together_with: vec![],
     };
     let is_front_nginx = found.instance.is_none() && facts.is_service("nginx");
+    let is_front_lighttpd = found.instance.is_none() && facts.is_service("lighttpd");
     let is_of = |names: &[&str]| names.iter().any(|name| found.program.starts_with(name));
     match found.instance.as_deref() {
         _ if is_front_nginx => manual(
@@ -252,6 +253,12 @@ fn remedy(facts: &Facts, found: &Saturated, usable: f64) -> Remedy {
             None,
             "none for the site",
             "one worker has nearly all connections: `listen .. reuseport` spreads new ones over all workers; and less work for each response (gzip_comp_level)",
+        ),
+        _ if is_front_lighttpd => manual(
+            SettingId::of_service("lighttpd", "server.max-worker"),
+            Some(usable.floor() as i64),
+            "a restart; each worker has its own counts of mod_status, its own server.max-connections and rate limits",
+            "one process serves all connections: one for each core; before that less work for each response (what it compresses, and how)",
         ),
         Some(_) if is_of(&["mariadb"]) || is_of(&processors::DATABASES) => manual(
             SettingId::application("statements"),
@@ -386,6 +393,20 @@ mod tests {
             };
             facts.topology = Some(Topology { backends: vec![backend], ..Topology::default() });
             assert_eq!(check(&facts).unwrap().remedies[0].setting.name, setting);
+        }
+    }
+
+    #[test]
+    fn a_front_that_is_one_process_gets_others_by_its_own_setting() {
+        let front = [(FactId::busiest_thread_fraction, 0.98), (FactId::saturated_threads_mean, 1.0)];
+        for (program, setting) in [
+            ("lighttpd", "lighttpd server.max-worker"),
+            ("nginx", "nginx listen"),
+            ("haproxy", "application workers"),
+        ] {
+            let mut facts = facts_of_several(&[&BASE[..], &front].concat(), &[]);
+            facts.service.as_mut().unwrap().service = program.into();
+            assert_eq!(check(&facts).unwrap().remedies[0].setting.full_name(), setting);
         }
     }
 
