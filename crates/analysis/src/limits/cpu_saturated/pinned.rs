@@ -17,6 +17,8 @@ const USED_FRACTION_MIN: f64 = 0.9;
 const WAITS_FRACTION_MIN: f64 = 0.5;
 const IN_FLIGHT_MIN: f64 = 2.0;
 const CONFIDENCE: f64 = 0.85;
+/// Nobody knows whether anything waits for a core.
+const CONFIDENCE_UNSEEN: f64 = 0.6;
 
 /// Fires when a backend uses all of the cores that it may use, and these are not all.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
@@ -50,7 +52,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
             format_number(cores),
             (100.0 * used / allowed).min(100.0),
         ),
-        confidence: CONFIDENCE,
+        confidence: if waits.is_some() { CONFIDENCE } else { CONFIDENCE_UNSEEN },
         explains_fraction: None,
         facts: cited,
         remedies: vec![Remedy {
@@ -70,7 +72,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts_of_several;
+    use crate::facts::testing::{facts_of_several, with_changes};
 
     #[test]
     fn a_backend_on_one_of_two_cores_is_short_of_them() {
@@ -85,7 +87,7 @@ mod tests {
                 (FactId::in_flight_mean, 12.0),
                 (FactId::pressure_group_cpu_some_fraction, waits),
             ];
-            super::super::finding::check(&facts_of_several(&base, &several))
+            super::super::finding::check(&facts_of_several(&with_changes(&base, &[]), &several))
         };
         let found = with(1.0, 0.99, 0.9).unwrap();
         assert_eq!(
@@ -93,6 +95,8 @@ mod tests {
             (CONFIDENCE, Some(SettingValue::Integer(2)))
         );
         assert!(found.summary.contains("MariaDB may run on 1 of the 2 cores"), "{}", found.summary);
+        // A kernel without PSI, as that of Red Hat 8 is by itself.
+        assert_eq!(with(1.0, 0.99, f64::NAN).map(|found| found.confidence), Some(CONFIDENCE_UNSEEN));
         assert!(
             with(2.0, 1.0, 0.9).is_none() && with(1.0, 0.6, 0.9).is_none() && with(1.0, 0.99, 0.1).is_none()
         );
