@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::network_saturated;
-use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::workers;
 use crate::wording::{format_bytes, format_number, format_time};
 use webdyno_model::diagnosis::Finding;
@@ -68,7 +68,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (None, true) if round_trips.is_none() && much => 0.5,
         _ => return None,
     };
-    let confidence = if is_what_takes_time(facts) { confidence } else { confidence.min(CONFIDENCE_UNSEEN) };
+    // At a rate that is kept the bytes of each second are the same because the requests are.
+    let is_sure = is_what_takes_time(facts) && keeps_up(facts) != Some(true);
+    let confidence = if is_sure { confidence } else { confidence.min(CONFIDENCE_UNSEEN) };
     let round = waits.map_or(String::new(), |(mean, min)| {
         format!(
             " Round trips take {} instead of {}: packets queue on the path.",
@@ -154,6 +156,9 @@ mod tests {
             (&[(FactId::retransmits, 2.0)][..], Some(0.7)),
             // Most of the time passes elsewhere.
             (&[(FactId::response_time_mean_us, 9_000_000.0)][..], Some(0.5)),
+            // Clients ask evenly, and get all that they ask for.
+            (&[(FactId::rate, 100.0), (FactId::offered_rate, 100.0)][..], Some(0.5)),
+            (&[(FactId::rate, 60.0), (FactId::offered_rate, 100.0)][..], Some(0.9)),
             // Seen from the server alone.
             (
                 &[
