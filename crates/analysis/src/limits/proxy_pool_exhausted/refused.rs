@@ -60,8 +60,13 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ProxyPoolExhausted.into(),
         summary: format!(
-            "nginx may have {} connections to {address} (max_conns): {used}{errors}.{said}",
+            "nginx may have {} connections to {address} (max_conns{}): {used}{errors}.{said}",
             format_number(max),
+            if facts.setting("worker_processes").is_some_and(|workers| workers > 1.0) {
+                ", for each worker where the upstream has no zone"
+            } else {
+                ""
+            },
         ),
         confidence,
         explains_fraction: failed.map(|failed| significant(failed.min(1.0), 3)),
@@ -111,7 +116,7 @@ fn in_flight_if_served(facts: &Facts, bound: &Bound<'_>) -> f64 {
 mod tests {
     use super::*;
     use crate::facts::testing::{facts_of_several, scoped_setting, with_changes};
-    use webdyno_model::service::SettingValue;
+    use webdyno_model::service::{SettingInForce, SettingValue};
 
     #[test]
     fn refused_requests_are_the_bound_s_work_where_it_is_reached_or_the_log_says_so() {
@@ -168,5 +173,10 @@ mod tests {
         ];
         let found = check(&facts).unwrap();
         assert!(found.summary.contains("10 connections to 10.0.0.3:8080 (max_conns)"), "{}", found.summary);
+        let configured = Some(SettingValue::Integer(4));
+        let workers = SettingInForce { configured, ..SettingInForce::default() };
+        facts.service.as_mut().unwrap().settings.insert("worker_processes".into(), workers);
+        let summary = check(&facts).unwrap().summary;
+        assert!(summary.contains("(max_conns, for each worker where the upstream has no zone)"), "{summary}");
     }
 }
