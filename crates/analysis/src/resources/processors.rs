@@ -31,8 +31,9 @@ const BUSY_FRACTION_MIN: f64 = 0.85;
 const WAIT_FRACTION_MIN: f64 = 0.5;
 /// At rates that clients decide, processors that are this busy and keep up have little room, but have it.
 const BUSY_FRACTION_KEPT_UP: f64 = 0.95;
-/// This many more processes of the service want to run than do.
+/// This many more processes of the service want to run than do; of many that run, this share: readings that meet them differ by chance.
 const RUNNABLE_SPARE: f64 = 1.0;
+const RUNNABLE_SPARE_FRACTION: f64 = 0.1;
 /// Where only the machine's figures are known, the service must use this share of the processors to be who waits.
 const OWN_FRACTION_MIN: f64 = 0.5;
 
@@ -211,9 +212,12 @@ fn held_of_exhausted_pool_us(facts: &Facts) -> Option<f64> {
     }
 }
 
-/// Tasks of the service that are ready beyond those that run, and cores that idle meanwhile.
+/// Tasks of the service that are ready beyond those that run, and cores that idle meanwhile; where there are many, shares of them: full
+/// cores have gaps, too.
 const HELD_TASKS_MIN: f64 = 1.5;
+const HELD_TASKS_FRACTION_MIN: f64 = 0.25;
 const HELD_IDLE_CORES_MIN: f64 = 0.4;
+const HELD_IDLE_FRACTION_MIN: f64 = 0.05;
 
 /// Whether tasks of the service are ready to run and do not, while cores are idle: a quota or a choice of cores holds them back
 /// that cannot be read from here. How many are ready, and how many cores idle.
@@ -221,7 +225,8 @@ pub(crate) fn held_back(facts: &Facts) -> Option<(f64, f64)> {
     let is_read =
         [FactId::group_cpu_cores, FactId::cpu_quota_cores, FactId::pressure_group_cpu_some_fraction];
     let own = facts.value(FactId::service_cpu_cores)?;
-    let ready = facts.value(FactId::service_running_mean).filter(|ready| *ready >= own + HELD_TASKS_MIN)?;
+    let held_min = HELD_TASKS_MIN.max(HELD_TASKS_FRACTION_MIN * own);
+    let ready = facts.value(FactId::service_running_mean).filter(|ready| *ready >= own + held_min)?;
     // Of the cores that it is known to be bound to: that others are idle is no secret then.
     let usable = facts.value(FactId::usable_cores).or(facts.value(FactId::cores))?;
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))?;
@@ -229,7 +234,8 @@ pub(crate) fn held_back(facts: &Facts) -> Option<(f64, f64)> {
     let waits =
         facts.value(FactId::pressure_cpu_some_fraction).is_none_or(|waits| waits >= WAIT_FRACTION_MIN);
     let is_hidden = is_read.into_iter().all(|fact| facts.value(fact).is_none());
-    (is_hidden && waits && idle >= HELD_IDLE_CORES_MIN).then_some((ready, idle))
+    let idle_min = HELD_IDLE_CORES_MIN.max(HELD_IDLE_FRACTION_MIN * usable);
+    (is_hidden && waits && idle >= idle_min).then_some((ready, idle))
 }
 
 /// A group that is stopped in so many of its periods, and uses so much of its quota, has used it up.
@@ -256,7 +262,8 @@ fn waits(facts: &Facts, usable: f64) -> Option<(Option<f64>, f64)> {
         return (wait >= WAIT_FRACTION_MIN).then_some((Some(wait), 0.9));
     }
     let running = facts.value(FactId::service_running_mean).zip(facts.value(FactId::service_cpu_cores));
-    let runnable = running.is_some_and(|(running, own)| running >= own + RUNNABLE_SPARE);
+    let runnable = running
+        .is_some_and(|(running, own)| running >= own + RUNNABLE_SPARE.max(RUNNABLE_SPARE_FRACTION * own));
     // Figures of the whole machine: others may be who waits.
     let machine = facts.value(FactId::pressure_cpu_some_fraction);
     if machine.is_some_and(|wait| wait < WAIT_FRACTION_MIN) {
@@ -437,6 +444,23 @@ mod tests {
         ] {
             assert_eq!(confidence(more), expected, "{more:?}");
         }
+    }
+
+    #[test]
+    fn of_many_cores_a_task_that_waits_and_a_gap_are_chance() {
+        let of = |running: f64, busy: f64| {
+            let values = [
+                (FactId::cores, 64.0),
+                (FactId::cpu_busy_fraction, busy),
+                (FactId::service_cpu_cores, 55.0),
+                (FactId::service_running_mean, running),
+            ];
+            let facts = facts(&values, &[]);
+            (cpu_shortage(&facts).is_some(), held_back(&facts).is_some())
+        };
+        assert_eq!(of(57.0, 0.87), (false, false), "one in sixty");
+        assert_eq!(of(120.0, 0.99), (true, false), "full cores have gaps");
+        assert_eq!(of(120.0, 0.87).1, true);
     }
 
     #[test]
