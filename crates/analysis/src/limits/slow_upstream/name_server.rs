@@ -15,6 +15,8 @@ use webdyno_model::setting::SettingId;
 /// Fewer are there by chance, or are those that a program keeps open.
 const LOOKUPS_MIN: f64 = 3.0;
 const LOOKUPS_FRACTION_MIN: f64 = 0.5;
+/// More of them for each request are those of other programs, whose sockets are counted as well: a mail filter, a resolver.
+const LOOKUPS_PER_REQUEST_MAX: f64 = 2.0;
 /// A resolver that answers in this time, from a cache nearby, costs no one anything.
 const LOOKUP_US_MIN: f64 = 5_000.0;
 const CONFIDENCE: f64 = 0.85;
@@ -26,7 +28,8 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let worked_on = (in_flight - concurrency::requests_queued(facts)).max(LOOKUPS_MIN);
     let waiting = look_ups.min(worked_on);
     let time_us = waiting / facts.ended_per_s()? * 1e6;
-    if waiting < LOOKUPS_FRACTION_MIN * worked_on
+    if look_ups > LOOKUPS_PER_REQUEST_MAX * in_flight
+        || waiting < LOOKUPS_FRACTION_MIN * worked_on
         || time_us < LOOKUP_US_MIN
         || hostname_lookups::finding::check(facts).is_some()
         || worker_waits::machine_is_short(facts)
@@ -77,6 +80,8 @@ mod tests {
         for (what, change) in [
             ("some by chance", (FactId::look_ups_mean, 2.0)),
             ("few of many", (FactId::in_flight_mean, 40.0)),
+            ("a resolver's own", (FactId::look_ups_mean, 60.0)),
+            ("hardly any request", (FactId::in_flight_mean, 0.5)),
             ("quick ones", (FactId::rate, 9000.0)),
             ("cores are short", (FactId::pressure_group_cpu_some_fraction, 0.9)),
         ] {
