@@ -477,6 +477,7 @@ fn a_client_works_with_its_agent_and_says_when_it_is_gone() {
     assert!(wait_until(Duration::from_secs(5), || ProcessName::of(pid).is_none()));
     let error = client.keep().unwrap_err();
     assert!(error.message.starts_with("the agent ended unexpectedly"), "{error}");
+    assert!(error.message.ends_with("killed, as the kernel does when memory runs out)"), "{error}");
     assert!(error.hint.unwrap().starts_with("run `webdyno rollback`"));
     drop(client);
     assert!(server.running().contains("Workers 20"), "nobody is left to undo it");

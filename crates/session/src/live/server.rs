@@ -199,10 +199,7 @@ impl Server {
             match samples.try_recv() {
                 Ok(sample) => new.push(sample),
                 Err(TryRecvError::Empty) => return Ok(new),
-                Err(TryRecvError::Disconnected) => {
-                    return Err(UserError::cannot_run("the agent at the server ended unexpectedly")
-                        .hint("`webdyno rollback` on the server restores what may be changed"));
-                }
+                Err(TryRecvError::Disconnected) => return Err(self.agent.disconnected_error()),
             }
         }
     }

@@ -19,8 +19,9 @@ use crate::os::process::{self, ProcessName, wait_until};
 use crate::os::{machine, timeouts};
 use exchange::Shared;
 use std::net::IpAddr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -361,11 +362,12 @@ impl AgentClient {
         }
     }
 
-    fn disconnected_error(&self) -> UserError {
+    /// That the agent is gone, how it ended, and what restores what it had changed.
+    pub fn disconnected_error(&self) -> UserError {
         wait_until(Duration::from_millis(500), || self.has_ended());
         let status = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten();
-        let status = status.map(|status| format!(" ({status})")).unwrap_or_default();
-        UserError::cannot_run(format!("the agent ended unexpectedly{status}"))
+        let how = status.map(|status| format!(" ({status}{})", killed_words(status))).unwrap_or_default();
+        UserError::cannot_run(format!("the agent ended unexpectedly{how}"))
             .hint(format!("{}: it restores what is still changed", self.rollback()))
     }
 
@@ -392,6 +394,12 @@ impl AgentClient {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         !matches!(child.try_wait(), Ok(None))
     }
+}
+
+/// Of a program that was killed, itself or below a shell, ssh or nsenter (128 and the signal): why that happens.
+fn killed_words(status: ExitStatus) -> &'static str {
+    let is_killed = status.signal() == Some(9) || status.code() == Some(128 + 9);
+    if is_killed { ": killed, as the kernel does when memory runs out" } else { "" }
 }
 
 impl Drop for AgentClient {
