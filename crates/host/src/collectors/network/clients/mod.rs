@@ -14,7 +14,7 @@
 //! and whoever holds it waits for its client. Where both were within one tick of the kernel's clock (1 to 10 ms) the order is not
 //! known: an answer that took less, or a client that asked again that quickly.
 //!
-//! A request of which more has come from one reading to the next, and which is not answered, is one whose client sends it slowly ([`uploads`]).
+//! A request of which more has come within the last seconds, and which is not answered, is one whose client sends it slowly ([`uploads`]).
 //!
 //! Connections that the client has closed already are told apart: they are what a load that ended has left behind.
 //! Where there are thousands of connections a reading takes tens of milliseconds, and is made now and then only: the
@@ -84,7 +84,7 @@ impl Clients {
                 .filter_map(|end| Some((end.cookie, unanswered_bytes(end)?)));
             reading.push_some(
                 "clients.receiving_count",
-                self.uploads.count(unanswered).map(|count| count as f64),
+                self.uploads.count(unanswered, Instant::now()).map(|count| count as f64),
             );
         }
         reading
@@ -253,7 +253,10 @@ fn read(port: u16, agent_pid: u32, target: &Target, uploads: &mut Uploads) -> Re
     reading.push("clients.owed_count", count(RequestState::Owed));
     reading.push("clients.unsure_count", count(RequestState::Unsure));
     let progress = seen.all.iter().filter_map(|connection| Some((connection.cookie, connection.bytes?)));
-    reading.push_some("clients.receiving_count", uploads.count(progress).map(|count| count as f64));
+    reading.push_some(
+        "clients.receiving_count",
+        uploads.count(progress, Instant::now()).map(|count| count as f64),
+    );
     reading.push("clients.left_count", seen.left_count as f64);
     match seen.others {
         Some(Ok(others)) => reading.push("clients.others_count", others.len() as f64),
@@ -296,7 +299,7 @@ impl Collector for Clients {
             gauge(
                 "clients.receiving_count",
                 INFO,
-                "a=$(ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | sort); sleep 1; ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | grep -vxcF \"$a\"",
+                "a=$(ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | sort); sleep 4; ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | grep -vxcF \"$a\"",
             ),
             gauge("clients.left_count", SOURCE, server_ends("close-wait")),
             gauge("clients.others_count", "sock_diag(7), /proc/PID/fd", others),
