@@ -83,8 +83,9 @@ fn readings<'a>(measurement: &'a Measurement, name: &'a str) -> impl Iterator<It
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::sample;
+    use crate::facts::testing::{sample, with_harm_guard_trip};
     use crate::measurement::silent_collectors::all_stopped;
+    use webdyno_model::interval::{EndReason, LoadEnd};
     use webdyno_model::sample::CollectorInfo;
 
     /// A measurement of this length, with the readings of collectors at these times; `lost` never spoke.
@@ -162,5 +163,20 @@ mod tests {
         assert!(all_stopped(&measurement(10.0, &[("cpu", early), ("worker_memory", &[-2.0, 3.0])])));
         assert!(!all_stopped(&measurement(10.0, &[("cpu", early), ("sockets", EVERY_SECOND)])));
         assert!(!all_stopped(&measurement(10.0, &[])));
+    }
+
+    #[test]
+    fn a_load_that_nothing_but_the_loss_of_the_agent_stopped_was_not_observed_to_its_end() {
+        let ended = |reason, harm_guard_trip| Measurement {
+            end: Some(LoadEnd { reason, ..LoadEnd::default() }),
+            harm_guard_trip,
+            ..Measurement::default()
+        };
+        assert!(all_stopped(&ended(EndReason::Braked, None)));
+        assert!(!all_stopped(&ended(
+            EndReason::Braked,
+            Some(with_harm_guard_trip("process.oom_kills_count"))
+        )));
+        assert!(!all_stopped(&ended(EndReason::Duration, None)));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Measurement, TimedSample};
 use std::collections::BTreeSet;
+use webdyno_model::interval::EndReason;
 
 /// The slowest collector reads this often: so long must a window be before silence in it says anything, and so often
 /// does a collector read of which there are not two readings to tell.
@@ -12,8 +13,12 @@ const LATE_CADENCES: f64 = 3.0;
 const LATE_S_MIN: f64 = 3.0;
 
 /// Whether every collector fell silent before the end: then it was the agent that died, or the way to it. The quickest
-/// collector tells, since those that read rarely are not late for long.
+/// collector tells, since those that read rarely are not late for long. A load of our own ends with the agent at once.
 pub(crate) fn all_stopped(measurement: &Measurement) -> bool {
+    let is_braked = measurement.end.as_ref().is_some_and(|end| end.reason == EndReason::Braked);
+    if is_braked && measurement.harm_guard_trip.is_none() {
+        return true;
+    }
     let names: BTreeSet<&str> =
         measurement.samples.iter().map(|timed| timed.sample.source.as_str()).collect();
     let quickest = names.into_iter().map(|name| cadence_s(&times(measurement, name))).reduce(f64::min);

@@ -460,7 +460,7 @@ mod tests {
         };
         assert_eq!(of(57.0, 0.87), (false, false), "one in sixty");
         assert_eq!(of(120.0, 0.99), (true, false), "full cores have gaps");
-        assert_eq!(of(120.0, 0.87).1, true);
+        assert!(of(120.0, 0.87).1);
     }
 
     #[test]

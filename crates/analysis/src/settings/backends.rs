@@ -33,7 +33,8 @@ pub(crate) fn is_behind(service: &ServiceSnapshot, topology: Option<&Topology>, 
     let mut observed = topology.into_iter().flat_map(|topology| &topology.links);
     if listener.ends_with(&format!(":{}", service.port)) {
         // Another machine may listen at the same port.
-        let is_here = ["127.", "[::1]", "0.0.0.0", "[::]"].iter().any(|here| listener.starts_with(here));
+        let is_here =
+            ["127.", "[::1]", "0.0.0.0", "[::]", "*:"].iter().any(|here| listener.starts_with(here));
         return !is_here
             && !are_unseen(topology)
             && observed.any(|link| is_it(&link.by) && link.to_pid.is_none());
@@ -238,6 +239,12 @@ mod tests {
         let link = Link { by: "127.0.0.1:3306".into(), ..Link::default() };
         let topology = Topology { links: vec![link], ..Topology::default() };
         assert!(is_behind(&service("http://a/"), Some(&topology), "127.0.0.1:3306"));
+        // The service listens at all addresses, at the port that another machine's has, too.
+        let link = Link { by: "10.0.0.2:80".into(), ..Link::default() };
+        let elsewhere = Topology { links: vec![link], ..Topology::default() };
+        let of_port_80 = ["*:80", "0.0.0.0:80", "10.0.0.2:80"];
+        let behind = of_port_80.map(|at| is_behind(&service("http://a/"), Some(&elsewhere), at));
+        assert_eq!(behind, [false, false, true]);
     }
 
     #[test]

@@ -389,6 +389,8 @@ fn children_of_few_requests_and_short_queues() {
     ] {
         let mut nginx = service("nginx", None, &[]);
         nginx.scoped = vec![scoped("listen", listen, "server a.example")];
-        assert_eq!(only(&Facts { service: Some(nginx), ..Facts::default() }), reported, "{listen}");
+        let mut facts = Facts::default();
+        facts.service = Some(nginx);
+        assert_eq!(only(&facts), reported, "{listen}");
     }
 }
