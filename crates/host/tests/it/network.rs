@@ -357,7 +357,8 @@ fn a_namespace_may_vanish_at_any_time() {
         return;
     };
     let target = space.target(Some(80));
-    let mut all: Vec<_> = ["nic", "qdisc", "conntrack", "tcp", "sockets", "ports"].map(collector).into();
+    let mut all: Vec<_> =
+        ["nic", "qdisc", "conntrack", "tcp", "sockets", "ports", "syns"].map(collector).into();
     for collector in &mut all {
         collector.read(&target);
     }
@@ -368,6 +369,13 @@ fn a_namespace_may_vanish_at_any_time() {
         assert!(why.contains("is gone, and its network namespace with it"), "{}: {why}", collector.name());
         assert!(reading.values.iter().all(|(name, _)| !name.contains(".service.")), "{}", collector.name());
     }
+}
+
+/// A port of `b`, and what is observed then.
+fn listening(b: &Space) -> (TcpListener, SocketAddr, Target) {
+    let listener = b.within(|| TcpListener::bind("192.0.2.2:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address, b.target(Some(address.port())))
 }
 
 /// Opens connections from `a` to a port of `b`, all at once; whoever is not let in keeps trying.
@@ -384,9 +392,7 @@ fn connections_that_a_packet_filter_makes_begin_again_are_counted() {
     let Some((a, b)) = linked() else {
         return;
     };
-    let listener = b.within(|| TcpListener::bind("192.0.2.2:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    let target = b.target(Some(address.port()));
+    let (_listener, address, target) = listening(&b);
     let mut syns = collector("syns");
     let mut counted = || {
         let reading = syns.read(&target);
@@ -413,9 +419,7 @@ fn of_very_many_connections_a_share_is_read() {
     let Some((a, b)) = linked() else {
         return;
     };
-    let listener = b.within(|| TcpListener::bind("192.0.2.2:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    let target = b.target(Some(address.port()));
+    let (listener, address, target) = listening(&b);
     let mut syns = collector("syns");
     let mut connections = || syns.read(&target).value("syns.connections_count").unwrap();
     assert_eq!(connections(), 0.0);

@@ -21,8 +21,8 @@ pub fn refuse_load_flags(matches: &ArgMatches) -> Result<()> {
         return Ok(());
     };
     let flag = of_a_load.get_long().map_or_else(|| "a URL".to_owned(), |long| format!("--{long}"));
-    Err(UserError::usage(format!("{flag} is of a load, and {without} makes none"))
-        .hint(format!("leave {flag} out; a URL instead of {shown} has a load made")))
+    Err(UserError::usage(format!("{flag} is for a load, and {without} makes none"))
+        .hint(format!("leave {flag} out, or give a URL instead of {shown}")))
 }
 
 /// A command that has all flags of a load, and no other.
@@ -76,7 +76,7 @@ mod tests {
             }
         }
         let error = parsed("diagnose -c 5 --from d").unwrap_err();
-        assert_eq!(error.message, "--connections is of a load, and --from makes none");
+        assert_eq!(error.message, "--connections is for a load, and --from makes none");
     }
 
     #[test]

@@ -63,7 +63,7 @@ fn refuse_load_flags(arguments: &CheckArgs) -> Result<()> {
     }
     let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
     of_a_load.map_or(Ok(()), |(flag, _)| {
-        Err(UserError::usage(format!("{flag} is of a load, and check makes none"))
+        Err(UserError::usage(format!("{flag} is for a load, and check makes none"))
             .hint("--json has all that was found"))
     })
 }

@@ -135,7 +135,7 @@ fn refuse_flag_conflicts(arguments: &DiagnoseArgs) -> Result<()> {
 fn refuse_load_outputs(arguments: &DiagnoseArgs) -> Result<()> {
     let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
     of_a_load.map_or(Ok(()), |(flag, _)| {
-        Err(UserError::usage(format!("{flag} is of a load, and --for makes none"))
+        Err(UserError::usage(format!("{flag} is for a load, and --for makes none"))
             .hint("--json has the whole diagnosis; a URL instead of --for loads the server"))
     })
 }

@@ -56,7 +56,7 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
 fn refuse_load_outputs(arguments: &ObserveArgs) -> Result<()> {
     let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
     of_a_load.map_or(Ok(()), |(flag, _)| {
-        Err(UserError::usage(format!("{flag} is of a load, and observing makes none"))
+        Err(UserError::usage(format!("{flag} is for a load, and observing makes none"))
             .hint("--json has all that was read"))
     })
 }

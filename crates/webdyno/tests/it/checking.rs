@@ -137,7 +137,7 @@ fn what_is_wrong_is_told_before_anything_is_recorded() {
     let place = Place::new();
     for (arguments, code, message, hint) in [
         (&["--port", "1", "--url", "http://127.0.0.1/"][..], 2, "--url", "--help"),
-        (&["--port", "1", "--csv", "-"], 2, "--csv is of a load, and check makes none", "--json"),
+        (&["--port", "1", "--csv", "-"], 2, "--csv is for a load, and check makes none", "--json"),
         (&["--url", "127.0.0.1"], 2, "is not a URL", "as in http://"),
         (&["--port", "1"], 1, "nothing listens on port 1", "ss -ltnp"),
         (&["--server", "exec:"], 2, "without a command", ""),

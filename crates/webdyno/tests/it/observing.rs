@@ -168,7 +168,7 @@ fn what_is_wrong_is_told_before_anything_is_recorded() {
     for (arguments, code, message, hint) in [
         (&["--once", "--for", "1s"][..], 2, "--for", "--help"),
         (&["--once", "--ring", "1h"], 2, "--ring", "--help"),
-        (&["--for", "1s", "--csv", "-"], 2, "--csv is of a load", "--json"),
+        (&["--for", "1s", "--csv", "-"], 2, "--csv is for a load", "--json"),
         (&["--for", "1s", "--port", "1"], 1, "nothing listens on port 1", "ss -ltnp"),
         (&["--ring", "5", "--for", "1s"], 2, "unit", "--ring 5s"),
     ] {

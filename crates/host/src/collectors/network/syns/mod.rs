@@ -12,7 +12,7 @@ mod filter;
 
 use self::attempts::{Attempts, Counted};
 use self::filter::{PACKET_BYTES_MAX, Syn, Version};
-use crate::collectors::network::Whereabouts;
+use crate::collectors::network::{Place, Whereabouts};
 use crate::collectors::{Collector, Metric, Reading, Target, counter};
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns};
@@ -118,27 +118,24 @@ pub struct Syns {
 
 impl Syns {
     /// The tap of the target's port, begun anew where the port or the network is another one.
-    fn tap(&mut self, port: u16, target: &Target) -> Result<&mut Tap, String> {
-        let place = self.whereabouts.place(target)?;
+    fn tap(&mut self, port: u16, target: &Target, place: Place) -> io::Result<&mut Tap> {
         let namespace = target.service_pid.and_then(|pid| crate::os::procfs::net_namespace(pid).ok());
         let is_same = |tap: &Tap| tap.port == port && tap.namespace == namespace;
         let tap = match self.tap.take().filter(is_same) {
             Some(tap) => tap,
-            None => place.within(|| Tap::open(port, namespace, 1)).map_err(|error| error.to_string())?,
+            None => place.within(|| Tap::open(port, namespace, 1))?,
         };
         Ok(self.tap.insert(tap))
     }
 
-    fn count(&mut self, port: u16, target: &Target) -> Result<(), String> {
-        let tap = self.tap(port, target)?;
+    fn count(&mut self, port: u16, target: &Target, place: Place) -> io::Result<()> {
+        let tap = self.tap(port, target, place)?;
         let (share, mut counted) = (tap.share, Counted::default());
-        let read_count = tap.drain(&mut counted).map_err(|error| error.to_string())?;
+        let read_count = tap.drain(&mut counted)?;
         tap.attempts.settle(now(), &mut counted);
         if read_count > SYNS_MAX && share < SHARE_MAX {
             let namespace = tap.namespace.clone();
-            let place = self.whereabouts.place(target)?;
-            let fewer = place.within(|| Tap::open(port, namespace, share * 2));
-            self.tap = Some(fewer.map_err(|error| error.to_string())?);
+            self.tap = Some(place.within(|| Tap::open(port, namespace, share * 2))?);
         }
         self.connections += f64::from(share) * counted.connections as f64;
         self.retransmitted += f64::from(share) * counted.retransmitted as f64;
@@ -163,14 +160,18 @@ impl Collector for Syns {
         let Some(port) = target.port else {
             return Reading::without_service("syns", target);
         };
+        let place = match self.whereabouts.place(target) {
+            Ok(place) => place,
+            Err(why) => return Reading::failed(why),
+        };
         let mut reading = Reading::default();
-        match self.count(port, target) {
+        match self.count(port, target, place) {
             Ok(()) => {
                 reading.push(CONNECTIONS, self.connections);
                 reading.push(RETRANSMITTED, self.retransmitted);
             }
-            Err(why) => {
-                let why = format!("the first packets of connections cannot be read: {why}");
+            Err(error) => {
+                let why = format!("the first packets of connections cannot be read: {error}");
                 reading.lacks("syns", why, "run webdyno as root");
             }
         }
