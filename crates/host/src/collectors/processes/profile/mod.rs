@@ -16,7 +16,7 @@ use crate::collectors::{Collector, Metric, Reading, Target, gauge};
 use maps::Processes;
 use sampling::{Hit, Sampling};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
+use std::io::{BufReader, Read};
 use symbols::SymbolTable;
 
 /// Innermost functions of the kernel that are told.
@@ -82,10 +82,9 @@ impl Profile {
 
 /// The names of the kernel's functions; none where they are hidden.
 fn kernel_names() -> SymbolTable {
-    let mut text = String::new();
-    let read = std::fs::File::open("/proc/kallsyms")
-        .and_then(|file| file.take(KERNEL_NAMES_BYTES_MAX).read_to_string(&mut text));
-    read.map_or_else(|_| SymbolTable::default(), |_| SymbolTable::of_kernel(&text))
+    let lines =
+        std::fs::File::open("/proc/kallsyms").map(|file| BufReader::new(file.take(KERNEL_NAMES_BYTES_MAX)));
+    lines.map_or_else(|_| SymbolTable::default(), SymbolTable::of_kernel)
 }
 
 /// The call that the program made, and the innermost functions, the outermost first.

@@ -5,10 +5,10 @@
 //! a stripped object's function is its own, the nearest name before it tells where it lies, and is marked as no more than that:
 //! linkers keep the functions of a source file together, and `make` those of a folder.
 
-use object::read::{ObjectSegment, ObjectSymbol};
+use object::read::{ObjectSegment, ObjectSymbol, ReadCache};
 use object::{Object, SymbolKind};
 use std::fs::File;
-use std::io::Read;
+use std::io::BufRead;
 
 /// Names of one object that are kept: some programs have millions.
 const SYMBOLS_MAX: usize = 300_000;
@@ -19,24 +19,42 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, Default)]
 pub(super) struct SymbolTable {
     names: String,
-    /// Begin, end, and where its name begins in `names`, in order.
-    functions: Vec<(u64, u64, u32)>,
+    /// In order.
+    functions: Vec<Function>,
+}
+
+/// The kernel alone has more than a hundred thousand: 16 bytes each.
+#[derive(Debug, Clone, Copy)]
+struct Function {
+    begin: u64,
+    /// `u32::MAX`: up to the next.
+    length_bytes: u32,
+    /// Where its name begins in `names`.
+    name_at: u32,
+}
+
+impl Function {
+    fn is_in(&self, address: u64) -> bool {
+        self.length_bytes == u32::MAX || address - self.begin < u64::from(self.length_bytes)
+    }
 }
 
 impl SymbolTable {
-    fn push(&mut self, begin: u64, end: u64, name: &str) {
-        let Ok(at) = u32::try_from(self.names.len()) else { return };
+    fn push(&mut self, begin: u64, length_bytes: u32, name: &str) {
+        let Ok(name_at) = u32::try_from(self.names.len()) else { return };
         if self.functions.len() < SYMBOLS_MAX {
-            self.functions.push((begin, end, at));
+            self.functions.push(Function { begin, length_bytes, name_at });
             self.names.push_str(name);
             self.names.push('\n');
         }
     }
 
-    /// In order; of several names of one function the first stays.
+    /// In order; of several names of one function the first stays. What was room to grow is given back.
     fn sorted(mut self) -> Self {
-        self.functions.sort_by_key(|(begin, ..)| *begin);
-        self.functions.dedup_by_key(|(begin, ..)| *begin);
+        self.functions.sort_unstable_by_key(|one| (one.begin, one.name_at));
+        self.functions.dedup_by_key(|one| one.begin);
+        self.functions.shrink_to_fit();
+        self.names.shrink_to_fit();
         self
     }
 
@@ -47,23 +65,25 @@ impl SymbolTable {
 
     /// The last function that begins before an address, and whether it reaches to it.
     fn nearest(&self, address: u64) -> Option<(&str, bool)> {
-        let after = self.functions.partition_point(|(begin, ..)| *begin <= address);
-        let (_, end, at) = self.functions.get(after.checked_sub(1)?)?;
-        Some((self.names.get(*at as usize..)?.lines().next()?, address < *end))
+        let after = self.functions.partition_point(|one| one.begin <= address);
+        let one = self.functions.get(after.checked_sub(1)?)?;
+        Some((self.names.get(one.name_at as usize..)?.lines().next()?, one.is_in(address)))
     }
 
-    /// The functions in the text of `/proc/kallsyms`, each up to the next; none where their addresses are hidden.
-    pub(super) fn of_kernel(text: &str) -> Self {
+    /// The functions in the lines of `/proc/kallsyms`, each up to the next; none where their addresses are hidden. Line by line: the
+    /// whole text would be as large as all else that an agent has.
+    pub(super) fn of_kernel(mut text: impl BufRead) -> Self {
         let mut table = Self::default();
-        for line in text.lines() {
+        let mut line = String::new();
+        while text.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
             let mut words = line.split_ascii_whitespace();
-            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            let address = u64::from_str_radix(address, 16).unwrap_or(0);
-            if address != 0 && matches!(kind, "t" | "T" | "w" | "W") {
-                table.push(address, u64::MAX, name);
+            if let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) {
+                let address = u64::from_str_radix(address, 16).unwrap_or(0);
+                if address != 0 && matches!(kind, "t" | "T" | "w" | "W") {
+                    table.push(address, u32::MAX, name);
+                }
             }
+            line.clear();
         }
         table.sorted()
     }
@@ -78,14 +98,14 @@ pub(super) struct SharedObject {
 }
 
 impl SharedObject {
-    /// Reads an object; one that is none, or too large, has no names.
-    pub(super) fn of(mut file: File) -> Self {
+    /// Reads an object; one that is none, or too large, has no names. Of the file only the tables are read, not its code.
+    pub(super) fn of(file: File) -> Self {
         let is_small = |about: std::fs::Metadata| about.is_file() && about.len() <= FILE_BYTES_MAX;
-        let mut bytes = vec![];
-        if !file.metadata().is_ok_and(is_small) || file.read_to_end(&mut bytes).is_err() {
+        if !file.metadata().is_ok_and(is_small) {
             return Self::default();
         }
-        object::File::parse(&*bytes).map_or_else(|_| Self::default(), |object| Self::of_parsed(&object))
+        let read = ReadCache::new(file);
+        object::File::parse(&read).map_or_else(|_| Self::default(), |object| Self::of_parsed(&object))
     }
 
     fn of_parsed<'a>(object: &impl Object<'a>) -> Self {
@@ -100,7 +120,8 @@ impl SharedObject {
             if let Ok(name) = symbol.name()
                 && is_function
             {
-                symbols.push(symbol.address(), symbol.address().saturating_add(symbol.size()), name);
+                let length_bytes = u32::try_from(symbol.size()).unwrap_or(u32::MAX);
+                symbols.push(symbol.address(), length_bytes, name);
             }
         }
         Self { segments: segments.collect(), symbols: symbols.sorted() }
@@ -124,7 +145,7 @@ mod tests {
     fn a_function_reaches_to_the_next_and_hidden_addresses_name_none() {
         let text = "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000100 d data\n\
             ffffffff81000200 t tcp_ack\t[tcp]\nnonsense\n";
-        let table = SymbolTable::of_kernel(text);
+        let table = SymbolTable::of_kernel(text.as_bytes());
         for (address, name) in [
             (0xffff_ffff_80ff_ffff, None),
             (0xffff_ffff_8100_01ff, Some("_stext")),
@@ -133,7 +154,7 @@ mod tests {
         ] {
             assert_eq!(table.name(address), name, "{address:x}");
         }
-        assert_eq!(SymbolTable::of_kernel("0000000000000000 T _stext\n").name(5), None);
+        assert_eq!(SymbolTable::of_kernel("0000000000000000 T _stext\n".as_bytes()).name(5), None);
     }
 
     // An object that this test runs in, and an address outside of all has no name.
@@ -143,15 +164,16 @@ mod tests {
         let path =
             maps.lines().find_map(|line| line.find("/libc.so").map(|_| line.rsplit(' ').next().unwrap()));
         let own = SharedObject::of(File::open(path.unwrap()).unwrap());
-        let (begin, end, _) = own.symbols.functions[own.symbols.functions.len() / 2];
+        let Function { begin, length_bytes, .. } = own.symbols.functions[own.symbols.functions.len() / 2];
         let name = own.symbols.name(begin).unwrap();
         let offset = own.segments.iter().find(|(_, length, at)| (*at..at + length).contains(&begin));
         let offset = offset.map(|(offset, _, address)| offset + (begin - address)).unwrap();
         assert_eq!(own.name(offset).as_deref(), Some(name));
-        let gap = own.symbols.functions.windows(2).find(|pair| pair[0].1 < pair[1].0).unwrap()[0];
-        let (name, near) = (own.symbols.name(gap.0).unwrap(), own.symbols.nearest(gap.1).unwrap());
-        assert_eq!((near, own.symbols.name(gap.1)), ((name, false), None));
-        assert!(end > begin && own.name(u64::MAX).is_none());
+        let end = |one: &Function| one.begin + u64::from(one.length_bytes);
+        let gap = own.symbols.functions.windows(2).find(|pair| end(&pair[0]) < pair[1].begin).unwrap()[0];
+        let (name, near) = (own.symbols.name(gap.begin).unwrap(), own.symbols.nearest(end(&gap)).unwrap());
+        assert_eq!((near, own.symbols.name(end(&gap))), ((name, false), None));
+        assert!(length_bytes > 0 && own.name(u64::MAX).is_none());
         let text = SharedObject::of(File::open("/proc/self/status").unwrap());
         assert_eq!(text.name(0), None);
     }

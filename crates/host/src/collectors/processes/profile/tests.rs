@@ -10,7 +10,7 @@ fn of_a_chain_the_call_and_the_innermost_functions_are_told() {
     let all: Vec<&str> = names.iter().chain(&calls).copied().collect();
     let text: String =
         all.iter().enumerate().map(|(at, name)| format!("{:x} t {name}\n", (at + 1) * 16)).collect();
-    let table = SymbolTable::of_kernel(&text);
+    let table = SymbolTable::of_kernel(text.as_bytes());
     let chain: Vec<u64> = (1..=all.len() as u64).map(|at| at * 16 + 3).collect();
     let told = |chain: &[u64]| kernel_functions(chain, &table).join(";");
     assert_eq!(told(&chain), "sys_writev;sock_write_iter;tcp_sendmsg;tcp_sendmsg_locked;skb_copy;copy");

@@ -7,11 +7,13 @@ function work(): void
 }
 
 // Numbers go up without gaps: one at a time.
-$counter = fopen('/var/tmp/bookings', 'c+');
-flock($counter, LOCK_EX);
+$turn = sem_get(ftok(__FILE__, 'b'));
+sem_acquire($turn);
 work();
+$counter = fopen('/var/tmp/bookings', 'c+');
 $number = (int) fgets($counter) + 1;
 rewind($counter);
 fwrite($counter, "$number\n");
 fclose($counter);
+sem_release($turn);
 echo "<!doctype html><title>Booked</title><p>This is booking $number.</p>\n";
