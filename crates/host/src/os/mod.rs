@@ -8,6 +8,7 @@ pub mod kernel_tables;
 pub(crate) mod key_values;
 pub mod machine;
 pub(crate) mod netlink;
+pub(crate) mod object_file;
 pub mod page_cache;
 pub mod process;
 pub mod process_location;

@@ -12,6 +12,8 @@ use crate::services::php_fpm::ini::{self, Obstacle};
 use crate::services::php_fpm::php::IniFiles;
 use crate::visibility::mount_namespace;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
 use webdyno_model::change::{Preparation, SettingChange};
@@ -48,9 +50,9 @@ fn files(apache: &Apache) -> std::result::Result<IniFiles, Obstacle> {
         return Err(("apache has not loaded PHP, so it has no php.ini".into(), None));
     };
     let is_small = std::fs::metadata(&library).is_ok_and(|found| found.len() <= LIBRARY_BYTES_MAX);
-    let bytes = if is_small { std::fs::read(&library).unwrap_or_default() } else { vec![] };
-    let folders: BTreeSet<PathBuf> = folders(&bytes).into_iter().filter(|path| path.is_dir()).collect();
-    let mut folders = folders.into_iter();
+    let file = is_small.then(|| File::open(&library).ok()).flatten();
+    let folders = file.map_or_else(BTreeSet::new, |file| folders(BufReader::new(file)));
+    let mut folders = folders.into_iter().filter(|path| path.is_dir());
     let (Some(folder), None) = (folders.next(), folders.next()) else {
         let why = format!("{} does not say which folder of .ini files PHP reads", library.display());
         return Err((why, by_hand()));
@@ -81,15 +83,21 @@ fn library(maps: &str) -> Option<PathBuf> {
     maps.lines().filter_map(path).find(is_php).map(PathBuf::from)
 }
 
-/// The texts of a library that name a folder of .ini files.
-fn folders(library: &[u8]) -> Vec<PathBuf> {
-    let texts =
-        library.split(|byte| *byte == 0).filter(|text| text.first() == Some(&b'/') && text.len() < 256);
-    let named = texts.filter_map(|text| std::str::from_utf8(text).ok());
-    named
-        .filter(|text| FOLDERS.iter().any(|name| text.rsplit('/').next() == Some(name)))
-        .map(PathBuf::from)
-        .collect()
+/// The texts of a library that name a folder of .ini files. Read text by text: a library has megabytes.
+fn folders(mut library: impl BufRead) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut text = vec![];
+    while library.read_until(0, &mut text).is_ok_and(|bytes| bytes > 0) {
+        let named = std::str::from_utf8(text.strip_suffix(&[0]).unwrap_or(&text)).ok();
+        let is_path = |text: &&str| text.starts_with('/') && text.len() < 256;
+        if let Some(path) = named.filter(is_path)
+            && FOLDERS.iter().any(|name| path.rsplit('/').next() == Some(name))
+        {
+            found.insert(PathBuf::from(path));
+        }
+        text.clear();
+    }
+    found
 }
 
 #[cfg(test)]
@@ -102,6 +110,7 @@ mod tests {
         assert_eq!(library(maps), Some("/usr/lib/apache2/modules/libphp8.2.so".into()));
         assert_eq!(library("x /usr/lib/libphplot.a\n"), None);
         let text = b"\x7fELF\0/etc/php/8.2/apache2\0/etc/php/8.2/apache2/conf.d\0see /etc/conf.d\0/a/php.d\0";
-        assert_eq!(folders(text), [PathBuf::from("/etc/php/8.2/apache2/conf.d"), "/a/php.d".into()]);
+        let expected = ["/a/php.d", "/etc/php/8.2/apache2/conf.d"].map(PathBuf::from);
+        assert_eq!(folders(&text[..]), BTreeSet::from(expected));
     }
 }

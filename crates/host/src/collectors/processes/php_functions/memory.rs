@@ -6,15 +6,13 @@
 
 use super::frames::Memory;
 use crate::collectors::processes::profile::maps::{Region, base_name, regions};
+use crate::os::object_file::read_object;
 use crate::os::procfs;
 use object::read::{Object, ObjectSegment, ObjectSymbol};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
-
-/// A larger file is not read for the names in it.
-const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A process whose memory can be read. It stays the same process, whoever takes its number later.
 #[derive(Debug)]
@@ -64,17 +62,14 @@ pub(super) fn executor_globals(pid: u32, php: &[Region]) -> io::Result<Option<u6
 
 /// Where it is, if it is in the object of this part.
 fn address_in(pid: u32, region: &Region) -> io::Result<Option<u64>> {
-    let file = region.open(pid)?;
-    if file.metadata()?.len() > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("{} is longer than {FILE_BYTES_MAX} bytes", region.path)));
-    }
-    let mut bytes = vec![];
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(address_in_object(&bytes, region))
+    let found = read_object(region.open(pid)?, |object| address_in_object(object, region));
+    Ok(found.map_err(|error| io::Error::other(format!("{}: {error}", region.path)))?.flatten())
 }
 
-fn address_in_object(bytes: &[u8], region: &Region) -> Option<u64> {
-    let object = object::File::parse(bytes).ok().filter(object::File::is_64)?;
+fn address_in_object<'a>(object: &impl Object<'a>, region: &Region) -> Option<u64> {
+    if !object.is_64() {
+        return None;
+    }
     let symbol = object.dynamic_symbols().find(|symbol| symbol.name() == Ok("executor_globals"))?;
     let from = object.segments().find_map(|segment| {
         let (offset, length) = segment.file_range();

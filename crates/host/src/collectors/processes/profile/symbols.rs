@@ -5,15 +5,14 @@
 //! a stripped object's function is its own, the nearest name before it tells where it lies, and is marked as no more than that:
 //! linkers keep the functions of a source file together, and `make` those of a folder.
 
-use object::read::{ObjectSegment, ObjectSymbol, ReadCache};
+use crate::os::object_file::read_object;
+use object::read::{ObjectSegment, ObjectSymbol};
 use object::{Object, SymbolKind};
 use std::fs::File;
 use std::io::BufRead;
 
 /// Names of one object that are kept: some programs have millions.
 const SYMBOLS_MAX: usize = 300_000;
-/// A larger file is not read for the names in it.
-const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Functions by their addresses.
 #[derive(Debug, Default)]
@@ -98,14 +97,9 @@ pub(super) struct SharedObject {
 }
 
 impl SharedObject {
-    /// Reads an object; one that is none, or too large, has no names. Of the file only the tables are read, not its code.
+    /// Reads an object; one that is none, or too large, has no names.
     pub(super) fn of(file: File) -> Self {
-        let is_small = |about: std::fs::Metadata| about.is_file() && about.len() <= FILE_BYTES_MAX;
-        if !file.metadata().is_ok_and(is_small) {
-            return Self::default();
-        }
-        let read = ReadCache::new(file);
-        object::File::parse(&read).map_or_else(|_| Self::default(), |object| Self::of_parsed(&object))
+        read_object(file, |object| Self::of_parsed(object)).ok().flatten().unwrap_or_default()
     }
 
     fn of_parsed<'a>(object: &impl Object<'a>) -> Self {
