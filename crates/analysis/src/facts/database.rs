@@ -33,6 +33,7 @@ fact_table! {
     (db_sort_merges_per_s, "merges/s", "mariadb.sort_merge_passes_count", Derivation::Rate(1.0)),
     (db_lock_waiting_mean, "statements", "mariadb.lock_waiting_count", Derivation::Mean),
     (db_query_cache_lock_waiting_mean, "statements", "mariadb.query_cache_lock_waiting_count", Derivation::Mean),
+    (db_metadata_lock_waiting_mean, "statements", "mariadb.metadata_lock_waiting_count", Derivation::Mean),
     (db_query_cache_limit_bytes, "bytes", "mariadb.query_cache_limit_bytes", Derivation::Latest),
     (db_table_lock_waits_per_s, "waits/s", "mariadb.table_lock_waits_count", Derivation::Rate(1.0)),
     (db_committing_mean, "statements", "mariadb.committing_count", Derivation::Mean),

@@ -23,12 +23,15 @@ const TABLE_WAITS_MIN: f64 = 0.25;
 /// Statements that have more of a core each compute rather than wait.
 const COMPUTING_MAX: f64 = 0.5;
 
-/// Of those that wait for a lock of the server's, so many must wait for that of the query cache.
-const QUERY_CACHE_FRACTION_MIN: f64 = 0.5;
+/// Of those that wait for a lock of the server's, so many must wait for that of the query cache, or for those of definitions.
+const KIND_FRACTION_MIN: f64 = 0.5;
 
-/// Fires when a good part of what is under way waits for rows, for the query cache, or for tables.
+/// Fires when a good part of what is under way waits for rows, for the query cache, for definitions, or for tables.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    row_lock_finding(facts).or_else(|| query_cache_finding(facts)).or_else(|| table_lock_finding(facts))
+    row_lock_finding(facts)
+        .or_else(|| query_cache_finding(facts))
+        .or_else(|| metadata_lock_finding(facts))
+        .or_else(|| table_lock_finding(facts))
 }
 
 /// What part of the work so many that wait are: of the requests that are worked on, else of the statements that run.
@@ -37,15 +40,18 @@ fn share_of_work(facts: &Facts, waiting: f64) -> f64 {
     (waiting / work.unwrap_or(waiting).max(waiting)).min(1.0)
 }
 
-/// Statements wait for the one lock of the query cache.
-fn query_cache_finding(facts: &Facts) -> Option<Finding> {
-    let waiting =
-        facts.value(FactId::db_query_cache_lock_waiting_mean).filter(|waiting| *waiting >= WAITING_MIN)?;
+/// How many statements wait for a lock of this kind, and what part of the work they are, where it is what limits.
+fn waiting_for_kind(facts: &Facts, kind: FactId) -> Option<(f64, f64)> {
+    let waiting = facts.value(kind).filter(|waiting| *waiting >= WAITING_MIN)?;
     let all = facts.value(FactId::db_lock_waiting_mean).unwrap_or(waiting);
     let share = share_of_work(facts, waiting);
-    if waiting < QUERY_CACHE_FRACTION_MIN * all || share < SHARE_MIN || concurrency::is_cpu_bound(facts) {
-        return None;
-    }
+    let limits = waiting >= KIND_FRACTION_MIN * all && share >= SHARE_MIN;
+    (limits && !concurrency::is_cpu_bound(facts)).then_some((waiting, share))
+}
+
+/// Statements wait for the one lock of the query cache.
+fn query_cache_finding(facts: &Facts) -> Option<Finding> {
+    let (waiting, share) = waiting_for_kind(facts, FactId::db_query_cache_lock_waiting_mean)?;
     let size = facts.value(FactId::db_query_cache_limit_bytes);
     Some(Finding {
         id: LimitId::DbLockContention.into(),
@@ -69,6 +75,29 @@ fn query_cache_finding(facts: &Facts) -> Option<Finding> {
             predicted: None,
             together_with: vec![],
         }],
+    })
+}
+
+/// Statements wait for the definition of a table, which a transaction, a change of the table or `LOCK TABLES` keeps.
+fn metadata_lock_finding(facts: &Facts) -> Option<Finding> {
+    let (waiting, share) = waiting_for_kind(facts, FactId::db_metadata_lock_waiting_mean)?;
+    Some(Finding {
+        id: LimitId::DbLockContention.into(),
+        summary: format!(
+            "{} database statements at a time wait for metadata locks: a table is changed (ALTER, OPTIMIZE, TRUNCATE) or locked (LOCK TABLES), or a change of it waits for an open transaction, and all others wait behind it. More connections would make it worse.",
+            format_number(waiting)
+        ),
+        confidence: 0.93,
+        explains_fraction: Some(significant(share, 3)),
+        facts: facts.cite(&fact_ids! {
+            db_metadata_lock_waiting_mean, db_lock_waiting_mean, db_threads_running_mean, db_cpu_cores,
+            cpu_busy_fraction, in_flight_mean, response_time_mean_us, rate,
+        }),
+        remedies: vec![manual(
+            SettingId::of_service("mariadb", "metadata locks"),
+            "what is killed is rolled back, which may take as long as it ran",
+            "end what holds the lock: the transaction that is open longest (`SELECT trx_mysql_thread_id, trx_started, trx_query FROM information_schema.INNODB_TRX ORDER BY trx_started`, then `KILL`), or the statement that changes or locks the table (SHOW FULL PROCESSLIST). Then commit at once, lock no tables in a page, and change tables with a short wait (`SET SESSION lock_wait_timeout = 5`), so that the change gives up instead of holding up all others",
+        )],
     })
 }
 
@@ -258,6 +287,31 @@ mod tests {
         assert_eq!(of(2.0, 30.0, 0.4).unwrap().remedies[0].setting.name, "engine");
         // A queue in front of saturated CPUs, and one that costs little.
         assert!(of(30.0, 31.0, 0.99).is_none() && of(3.0, 3.0, 0.4).is_none());
+    }
+
+    #[test]
+    fn whoever_waits_for_a_definition_needs_no_other_engine() {
+        let of = |waiting: f64, all: f64, busy: f64| {
+            check(&facts(
+                &[
+                    (FactId::db_metadata_lock_waiting_mean, waiting),
+                    (FactId::db_lock_waiting_mean, all),
+                    (FactId::in_flight_mean, 40.0),
+                    (FactId::cpu_busy_fraction, busy),
+                ],
+                &[],
+            ))
+        };
+        let finding = of(30.0, 31.0, 0.1).unwrap();
+        assert_eq!((finding.confidence, finding.explains_fraction), (0.93, Some(0.75)));
+        let remedy = &finding.remedies[0];
+        assert_eq!(remedy.setting.name, "metadata locks");
+        for part in ["INNODB_TRX", "lock_wait_timeout"] {
+            assert!(remedy.why.contains(part), "{}", remedy.why);
+        }
+        // Most wait for tables.
+        assert_eq!(of(2.0, 30.0, 0.1).unwrap().remedies[0].setting.name, "engine");
+        assert!(of(30.0, 31.0, 0.99).is_none() && of(3.0, 3.0, 0.1).is_none());
     }
 
     #[test]

@@ -90,6 +90,7 @@ impl Mariadb {
         if let Some(waits) = lock_waits(conn)? {
             reading.push(format!("{NAME}.lock_waiting_count"), waits.all_count as f64);
             reading.push(format!("{NAME}.query_cache_lock_waiting_count"), waits.query_cache_count as f64);
+            reading.push(format!("{NAME}.metadata_lock_waiting_count"), waits.metadata_count as f64);
             reading.push(format!("{NAME}.committing_count"), waits.committing_count as f64);
         }
         if number.is_multiple_of(VARIABLES_EVERY) {
@@ -157,6 +158,8 @@ struct LockWaits {
     all_count: usize,
     /// For the one that guards the query cache.
     query_cache_count: usize,
+    /// For one of a definition: of a table, a schema, a stored procedure.
+    metadata_count: usize,
     /// Statements that are done but for their transaction, which waits for the disk.
     committing_count: usize,
 }
@@ -179,6 +182,7 @@ fn count_lock_waits(states: &[&str]) -> LockWaits {
     LockWaits {
         all_count: states.iter().filter(waits).count(),
         query_cache_count: states.iter().filter(|state| **state == QUERY_CACHE_LOCK).count(),
+        metadata_count: states.iter().filter(waits).filter(|state| state.ends_with(METADATA_LOCK)).count(),
         committing_count: states.iter().filter(|state| COMMITTING.contains(state)).count(),
     }
 }
@@ -190,6 +194,9 @@ const COMMITTING: [&str; 4] =
 
 /// stage_waiting_for_query_cache_lock of sql/mysqld.cc.
 const QUERY_CACHE_LOCK: &str = "Waiting for query cache lock";
+
+/// `Waiting for table metadata lock` and its like (MDL_key::m_namespace_to_wait_state_name of sql/mdl.cc).
+const METADATA_LOCK: &str = "metadata lock";
 
 /// What the forms of statements took that took longest.
 fn statements(conn: &mut Conn, reading: &mut Reading) -> Result<(), Refusal> {
@@ -257,6 +264,13 @@ impl Collector for Mariadb {
                 "mariadb.query_cache_lock_waiting_count",
                 "SHOW PROCESSLIST",
                 format!("mariadb DATABASE -Ne 'SHOW PROCESSLIST' | cut -f7 | grep -c '^{QUERY_CACHE_LOCK}$'"),
+            ),
+            gauge(
+                "mariadb.metadata_lock_waiting_count",
+                "SHOW PROCESSLIST",
+                format!(
+                    "mariadb DATABASE -Ne 'SHOW PROCESSLIST' | cut -f7 | grep -c '^Waiting for.*{METADATA_LOCK}$'"
+                ),
             ),
             gauge(
                 "mariadb.committing_count",

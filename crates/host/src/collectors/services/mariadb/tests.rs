@@ -34,6 +34,7 @@ fn statements_that_wait_are_known_by_their_states() {
     let states = [
         "Waiting for query cache lock",
         "Waiting for table metadata lock",
+        "Waiting for schema metadata lock",
         "User lock",
         "Waiting for next activation",
         "Sending data",
@@ -44,7 +45,7 @@ fn statements_that_wait_are_known_by_their_states() {
     ];
     assert_eq!(
         count_lock_waits(&states),
-        LockWaits { all_count: 3, query_cache_count: 1, committing_count: 2 }
+        LockWaits { all_count: 4, query_cache_count: 1, metadata_count: 2, committing_count: 2 }
     );
 }
 
