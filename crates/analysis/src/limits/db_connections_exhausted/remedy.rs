@@ -89,9 +89,9 @@ fn wanted(facts: &Facts, limit: Option<f64>) -> Result<(f64, String), &'static s
     let of_workers = workers(facts).map(number_by_workers);
     let is_enough = |(wanted, _): &(f64, String)| limit.is_some_and(|limit| *wanted <= limit);
     if of_workers.as_ref().is_some_and(is_enough) {
-        return number_by_demand(facts).ok_or(WHY_OTHERS);
+        return number_by_demand(facts, limit).ok_or(WHY_OTHERS);
     }
-    of_workers.or_else(|| number_by_demand(facts)).ok_or(WHY_WORKERS)
+    of_workers.or_else(|| number_by_demand(facts, limit)).ok_or(WHY_WORKERS)
 }
 
 /// How many connections one user may have, where that is less: a site mostly comes as one.
@@ -125,12 +125,24 @@ fn number_by_workers(workers: f64) -> (f64, String) {
     )
 }
 
-/// Of those who asked a share got a connection: so many more would have been connected at once.
-fn number_by_demand(facts: &Facts) -> Option<(f64, String)> {
+/// Of those who asked a share got a connection: so many more would have been connected at once. In a closed load whoever is refused
+/// comes back at once, and few make many attempts: no more are wanted than all that were taken, and those that it has under way.
+fn number_by_demand(facts: &Facts, limit: Option<f64>) -> Option<(f64, String)> {
     let connected = facts.value(FactId::db_connections_max).or(facts.value(FactId::db_connections_limit))?;
     let (requested, failed) =
         (facts.value(FactId::db_connections_per_s)?, facts.value(FactId::db_connections_failed_per_s)?);
     let demand = connected * requested / (requested - failed).max(0.05 * requested);
+    let each = facts.ended_per_s().map_or(1.0, |ended| (requested / ended).max(1.0));
+    let taken = connected.max(limit.unwrap_or(0.0));
+    let more = most_under_way(facts).map(|requests| each * requests);
+    if let Some(more) = more.filter(|more| taken + more < demand) {
+        let why = format!(
+            "{} are taken, and this load can want {} more at once, plus 10%, plus ten for other programs",
+            format_number(taken),
+            format_number(more)
+        );
+        return Some((((taken + more) * HEADROOM + OTHERS).ceil(), why));
+    }
     let wanted = (HEADROOM_OF_DEMAND * demand + OTHERS).ceil();
     Some((
         wanted,
@@ -139,6 +151,15 @@ fn number_by_demand(facts: &Facts) -> Option<(f64, String)> {
             format_number(demand)
         ),
     ))
+}
+
+/// The most requests that a closed load can have under way in the server: one for each user, unless they load pages with several at
+/// once, and one for each worker of Apache.
+fn most_under_way(facts: &Facts) -> Option<f64> {
+    let users = facts.value(FactId::users)?;
+    let has_pages = facts.value(FactId::pages_failed_per_s).is_some();
+    let workers = facts.workers_configured().into_iter().chain(facts.value(FactId::workers_limit));
+    Some(users).filter(|_| !has_pages).into_iter().chain(workers.reduce(f64::max)).reduce(f64::min)
 }
 
 /// The workers of the application: the processes that the pools of PHP-FPM may have, and Apache's own where PHP runs in
@@ -203,6 +224,27 @@ mod tests {
         // The workers are unknown: 199 a second asked, 71 got one of 12.
         let requested = [(FactId::db_connections_per_s, 199.0)];
         assert_eq!(to(&facts(&merged(&requested), &[])), Some(54.0));
+    }
+
+    #[test]
+    fn who_is_refused_and_comes_back_at_once_is_one_of_a_closed_load() {
+        // 12 hold a connection, and the others get a quick error again and again.
+        let quick = [
+            (FactId::db_connections_per_s, 5680.0),
+            (FactId::db_connections_failed_per_s, 5600.0),
+            (FactId::ended_per_s, 5680.0),
+        ];
+        let with = |more: &[(FactId, f64)], settings: &[(&str, i64)]| {
+            to(&facts(&merged(&[&quick[..], more].concat()), settings)).unwrap()
+        };
+        let users = (FactId::users, 40.0);
+        assert_eq!(with(&[users], &[]), 68.0);
+        assert_eq!(with(&[users], &[("MaxRequestWorkers", 20)]), 46.0);
+        assert_eq!(with(&[users, (FactId::ended_per_s, 2840.0)], &[]), 112.0, "two for each request");
+        let pages = vec![users, (FactId::pages_failed_per_s, 3.0)];
+        for (what, more) in [("an open load", vec![]), ("pages with several requests at once", pages)] {
+            assert!(with(&more, &[]) > 300.0, "{what}");
+        }
     }
 
     #[test]
