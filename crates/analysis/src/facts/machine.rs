@@ -29,6 +29,7 @@ fact_table! {
     (cpu_quota_cores, "cores", "cgroup.quota_cores_count", Derivation::Latest),
     (backend_quota_cores, "cores", "cgroup.*.quota_cores_count", Derivation::Latest),
     (backend_cpu_periods, "periods", "cgroup.*.periods_count", Derivation::Rise),
+    (backend_cpu_periods_total, "periods", "cgroup.*.periods_count", Derivation::Latest),
     (backend_throttled_periods, "periods", "cgroup.*.throttled_periods_count", Derivation::Rise),
     (group_cpu_cores, "cores", "cgroup.cpu_s", Derivation::Rate(1.0)),
     (cpu_periods, "periods", "cgroup.periods_count", Derivation::Rise),

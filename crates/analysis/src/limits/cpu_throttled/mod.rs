@@ -14,7 +14,7 @@
 //! control group's files (in a container, in another mount namespace) tasks of the service that are ready to run and do not,
 //! while cores are idle, still show it, with less confidence: they are held back by something that cannot be read.
 //! A backend in a control group of its own (the container of PHP-FPM or of the database) is throttled alike: the queue in front of it
-//! looks like one of too few workers, and more of them would wait as well.
+//! looks like one of too few workers, and more of them would wait as well. Backends of one group use its quota together.
 //!
 //! ## What to do
 //! Raise the quota (`cpu.max`, `docker update --cpus`, `CPUQuota=` of a unit, `limits.cpu` in Kubernetes); applied live. It
@@ -36,7 +36,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[
         &fact_ids! {
-            backend_cpu_cores, backend_cpu_periods, backend_cpus_allowed, backend_quota_cores, backend_throttled_periods, cores, cpu_busy_fraction, cpu_periods, cpu_quota_cores, group_cpu_cores, offered_rate, pressure_cpu_some_fraction,
+            backend_cpu_cores, backend_cpu_periods, backend_cpu_periods_total, backend_cpus_allowed, backend_quota_cores, backend_throttled_periods, cores, cpu_busy_fraction, cpu_periods, cpu_quota_cores, group_cpu_cores, offered_rate, pressure_cpu_some_fraction,
             pressure_group_cpu_full_fraction, rate, response_time_alone_us, response_time_mean_us, service_cpu_cores, service_running_mean, throttled_cores,
             throttled_fraction, throttled_periods, usable_busy_fraction, usable_cores,
         },
