@@ -30,7 +30,8 @@ const CONFIDENCE_SERVED: f64 = 0.75;
 
 /// Fires when connections wait to be accepted while all places that lighttpd has are taken.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    let Places { max, by, files } = places(facts).filter(|_| facts.is_service("lighttpd"))?;
+    let places = places(facts).filter(|_| facts.is_service("lighttpd"))?;
+    let max = places.max * places.workers;
     let queue = noticed_queue(facts)?;
     // What waits to be accepted is among the kernel's connections. These are listed now and then, and the queue grows meanwhile.
     let are_taken =
@@ -52,8 +53,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::LighttpdConnectionsExhausted.into(),
         summary: format!(
-            "lighttpd has all connections that it may have ({by} {}), and {} wait to be accepted.{idle}",
-            format_number(max),
+            "lighttpd has all connections that it may have ({} {}{}), and {} wait to be accepted.{idle}",
+            places.by,
+            format_number(places.max),
+            places.of_workers(),
             format_number(significant(queue, 3))
         ),
         confidence: match (is_held, is_taken) {
@@ -68,22 +71,34 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             accept_queue_mean, client_connections_mean, idle_connections_mean, busiest_thread_fraction, in_flight_mean,
             upstream_waiting_mean, response_time_mean_us, response_time_alone_us, cpu_busy_fraction, rate,
         }),
-        remedies: vec![remedy(max, max + queue, files)],
+        remedies: vec![remedy(&places, max + queue)],
     })
 }
 
 const FILES: &str = "server.max-fds";
+const WORKERS: &str = "server.max-worker";
 
 /// How many connections there may be.
 struct Places {
+    /// In each process.
     max: f64,
     /// What says so.
     by: &'static str,
     /// Where that is `server.max-fds`: its value, and how many of them each connection takes.
     files: Option<(f64, f64)>,
+    /// Processes that serve: each is a copy with the same limits.
+    workers: f64,
 }
 
-/// No more than half of the descriptors, whatever is set; a third where nothing is (`server_main_setup` in src/server.c).
+impl Places {
+    fn of_workers(&self) -> String {
+        let several = Some(self.workers).filter(|workers| *workers > 1.0);
+        several.map_or(String::new(), |workers| format!(" for each of {} workers", format_number(workers)))
+    }
+}
+
+/// No more than half of the descriptors, whatever is set; a third where nothing is (`server_main_setup` in src/server.c, where each
+/// worker comes to its own after the fork).
 fn places(facts: &Facts) -> Option<Places> {
     let set = facts.setting(SETTING).filter(|max| *max >= 1.0);
     let (each, by) = match set {
@@ -91,8 +106,10 @@ fn places(facts: &Facts) -> Option<Places> {
         None => (3.0, "a third of server.max-fds:"),
     };
     let files = facts.setting(FILES).filter(|files| *files >= each);
-    let by_files = files.map(|files| Places { max: (files / each).floor(), by, files: Some((files, each)) });
-    let set = set.map(|max| Places { max, by: SETTING, files: None });
+    let workers = facts.setting(WORKERS).map_or(1.0, |workers| workers.max(1.0));
+    let by_files =
+        files.map(|files| Places { max: (files / each).floor(), by, files: Some((files, each)), workers });
+    let set = set.map(|max| Places { max, by: SETTING, files: None, workers });
     set.into_iter().chain(by_files).min_by(|a, b| a.max.total_cmp(&b.max))
 }
 
@@ -115,20 +132,21 @@ fn accepts_nobody(facts: &Facts) -> bool {
     always && sleeps && !waits && !worker_waits::machine_is_short(facts)
 }
 
-fn remedy(max: f64, wanted: f64, files: Option<(f64, f64)>) -> Remedy {
-    let to = 2f64.powf((HEADROOM * wanted).log2().ceil());
+fn remedy(places: &Places, wanted: f64) -> Remedy {
+    let to = 2f64.powf((HEADROOM * wanted / places.workers).log2().ceil());
     let integer = |value: f64| Some(SettingValue::Integer(value as i64));
     let why = format!(
-        "{} connections are wanted at once, doubled; a shorter server.max-keep-alive-idle closes the connections of clients that ask nothing",
-        format_number(significant(wanted, 3))
+        "{} connections are wanted at once, doubled{}; a shorter server.max-keep-alive-idle closes the connections of clients that ask nothing",
+        format_number(significant(wanted, 3)),
+        if places.workers > 1.0 { ", and spread over the workers" } else { "" }
     );
     let lighttpd = |name: &str| SettingId::of_service("lighttpd", name);
-    if let Some((files, each)) = files {
+    if let Some((files, each)) = places.files {
         let risk = "about 10 kB of memory for each connection; server.max-connections is half of it at most, and a third where it is not set";
         return Remedy { from: integer(files), to: integer(each * to), ..manual(lighttpd(FILES), risk, why) };
     }
     let risk = "about 10 kB of memory for each, and server.max-fds must be at least twice that";
-    Remedy { from: integer(max), to: integer(to), ..manual(lighttpd(SETTING), risk, why) }
+    Remedy { from: integer(places.max), to: integer(to), ..manual(lighttpd(SETTING), risk, why) }
 }
 
 #[cfg(test)]
@@ -190,17 +208,30 @@ mod tests {
     #[test]
     fn a_part_of_the_descriptors_are_places_too() {
         for (settings, words, setting, to) in [
-            (&[(FILES, 25)][..], "(a third of server.max-fds: 8)", FILES, 384),
+            // Each worker has its own.
+            (
+                &[(SETTING, 2), (WORKERS, 4)][..],
+                "(server.max-connections 2 for each of 4 workers)",
+                SETTING,
+                32,
+            ),
+            (&[(FILES, 8), (WORKERS, 4)], "(a third of server.max-fds: 2 for each of 4 workers)", FILES, 96),
+            (&[(FILES, 25)], "(a third of server.max-fds: 8)", FILES, 384),
             (&[(SETTING, 100), (FILES, 16)], "(half of server.max-fds: 8)", FILES, 256),
             (&[(SETTING, 8), (FILES, 1024)], "(server.max-connections 8)", SETTING, 128),
         ] {
-            let mut facts = facts(&BASE, settings);
-            facts.service.as_mut().unwrap().service = "lighttpd".into();
-            let found = check(&facts).unwrap();
+            let found = with_settings(settings).unwrap();
             assert!(found.summary.contains(words), "{}", found.summary);
             let remedy = &found.remedies[0];
             assert_eq!(remedy.setting.name, setting);
             assert_eq!(remedy.to, Some(SettingValue::Integer(to)));
         }
+        assert!(with_settings(&[(SETTING, 8), (WORKERS, 4)]).is_none(), "7 of 32 places are taken");
+    }
+
+    fn with_settings(settings: &[(&str, i64)]) -> Option<Finding> {
+        let mut facts = facts(&BASE, settings);
+        facts.service.as_mut().unwrap().service = "lighttpd".into();
+        check(&facts)
     }
 }

@@ -1,13 +1,14 @@
 //! `lighttpd-connections-exhausted`: lighttpd has as many connections as server.max-connections allows, and accepts no more.
 //!
-//! lighttpd is one process that serves all connections. With `server.max-connections` of them it stops to accept: new ones wait in the
-//! kernel's accept queue until another one ends, also behind connections that are kept and idle. The process may be idle meanwhile.
-//! Without the setting it is a third of `server.max-fds`, and never more than half.
+//! lighttpd is one process that serves all connections, or several (`server.max-worker`), each with these limits of its own. With
+//! `server.max-connections` of them it stops to accept: new ones wait in the kernel's accept queue until another one ends, also behind
+//! connections that are kept and idle. The process may be idle meanwhile. Without the setting it is a third of `server.max-fds`, and
+//! never more than half.
 //!
 //! ## How it is recognised
-//! Connections wait in the accept queue, those that were accepted are about as many as `server.max-connections` allows, and the
-//! process does not have a core to itself. Connections are listed every few seconds: where that met no such moment, the requests that
-//! are served at once tell it (at least those that wait behind lighttpd, at most as many as end for the time of the slowest one
+//! Connections wait in the accept queue, those that were accepted are about as many as `server.max-connections` allows all processes
+//! together, and no process has a core to itself. Connections are listed every few seconds: where that met no such moment, the requests
+//! that are served at once tell it (at least those that wait behind lighttpd, at most as many as end for the time of the slowest one
 //! alone), and it is less sure. So it is where connections wait in each reading while the process sleeps and nothing else is short.
 //!
 //! ## What to do

@@ -51,6 +51,8 @@ struct Saturated {
     threads: f64,
     /// Whether it is several threads of one process that share a core.
     is_shared: bool,
+    /// Processes that are all as busy, and all that may serve.
+    processes: f64,
 }
 
 /// Fires when one thread of the chain has a core to itself, and others are idle.
@@ -73,12 +75,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
-    let found = saturated(facts, idle < IDLE_CORES_MIN)?;
-    let (who, what) = match found.is_shared {
-        true => ("The threads of one process", "that process, whose threads run one at a time"),
-        false => ("One thread", "that thread"),
+    let found = saturated(facts, usable, idle < IDLE_CORES_MIN)?;
+    let (who, uses, what) = match found.is_shared {
+        true => ("The threads of one process", "use", "that process, whose threads run one at a time"),
+        false if found.processes > 1.0 => ("Each worker", "uses", "them"),
+        false => ("One thread", "uses", "that thread"),
     };
-    let uses = if found.is_shared { "use" } else { "uses" };
     let others = match idle >= IDLE_CORES_MIN {
         true => {
             format!("{} of the {} cores are idle", format_number(significant(idle, 2)), format_number(usable))
@@ -101,7 +103,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             found.fraction * 100.0,
             format_number(significant(in_flight, 3)),
         ),
-        confidence: match found.is_shared {
+        // Programs that the workers started may be among what is busy.
+        confidence: match found.is_shared || found.processes > 1.0 {
             _ if concurrency::is_mostly_errors(facts) => CONFIDENCE_OF_ERRORS,
             _ if idle < IDLE_CORES_MIN => CONFIDENCE_BESIDE_OTHERS,
             true => 0.75,
@@ -126,6 +129,12 @@ fn has_few_nginx_workers(facts: &Facts, usable: f64) -> bool {
     facts.is_service("nginx") && workers.is_some_and(|workers| workers < usable.floor())
 }
 
+/// Processes of lighttpd that serve, each in one thread.
+fn lighttpd_workers(facts: &Facts) -> f64 {
+    let workers = facts.setting(LIGHTTPD_WORKERS).filter(|_| facts.is_service("lighttpd"));
+    workers.map_or(1.0, |workers| workers.max(1.0))
+}
+
 /// Requests at once; of a server that was only watched those that wait for an answer of what is behind it, or connections on which
 /// something is asked.
 fn in_flight(facts: &Facts) -> Option<f64> {
@@ -138,6 +147,8 @@ fn in_flight(facts: &Facts) -> Option<f64> {
         .or_else(|| facts.value(FactId::upstream_waiting_mean).filter(|waiting| *waiting >= IN_FLIGHT_MIN))
         .or_else(asked)
 }
+
+const LIGHTTPD_WORKERS: &str = "server.max-worker";
 
 const OF_SERVICE: [FactId; 4] =
     fact_ids! { busiest_thread_fraction, saturated_threads_mean, busiest_process_cores, service_cpu_cores };
@@ -159,10 +170,12 @@ struct ThreadUse {
     cores: Option<f64>,
     /// Whether connections wait until it accepts them, or others take a core from it at times.
     is_queued: bool,
+    /// Processes of one thread that share its work, fewer than cores; else one.
+    processes: f64,
 }
 
 /// The busiest program that has a saturated thread in most of the samples, or a process whose threads share one core.
-fn saturated(facts: &Facts, is_squeezed: bool) -> Option<Saturated> {
+fn saturated(facts: &Facts, usable: f64, is_squeezed: bool) -> Option<Saturated> {
     let alone = facts.value(FactId::response_time_alone_us);
     let waits = alone
         .zip(facts.value(FactId::response_time_mean_us))
@@ -173,9 +186,13 @@ fn saturated(facts: &Facts, is_squeezed: bool) -> Option<Saturated> {
     let front = value(FactId::busiest_thread_fraction).map(|fraction| ThreadUse {
         fraction,
         threads: value(FactId::saturated_threads_mean).unwrap_or(0.0),
-        process: value(FactId::busiest_process_cores).zip(value(FactId::busiest_process_max_cores)),
+        // A process of lighttpd has one thread, and no lock between several.
+        process: value(FactId::busiest_process_cores)
+            .zip(value(FactId::busiest_process_max_cores))
+            .filter(|_| !facts.is_service("lighttpd")),
         cores: value(FactId::service_cpu_cores),
         is_queued: is_squeezed || noticed_queue(facts).is_some(),
+        processes: Some(lighttpd_workers(facts)).filter(|workers| *workers < usable.floor()).unwrap_or(1.0),
     });
     let front = front.and_then(|seen| of_threads(seen, None, name));
     let topology = facts.topology.as_ref();
@@ -190,6 +207,7 @@ fn saturated(facts: &Facts, is_squeezed: bool) -> Option<Saturated> {
                 .zip(of(FactId::backend_busiest_process_max_cores)),
             cores: of(FactId::backend_cpu_cores),
             is_queued: is_squeezed || is_queued(facts, name),
+            processes: 1.0,
         };
         of_threads(seen, Some(name), service.map_or(name, |(_, service)| backends::program_name(service)))
     });
@@ -204,17 +222,23 @@ fn is_queued(facts: &Facts, name: &str) -> bool {
 }
 
 fn of_threads(seen: ThreadUse, instance: Option<&str>, program: &str) -> Option<Saturated> {
+    // Several that are as busy are workers that compute, and others like them would help: unless there may be no more.
+    let is_alone = seen.cores.is_none_or(|cores| cores <= seen.fraction + OTHERS_CORES_MAX);
+    let are_all = seen.processes > 1.0
+        && seen.threads >= SATURATED_THREADS_MIN * seen.processes
+        && seen.cores.is_some_and(|cores| {
+            (SATURATED_FRACTION * seen.processes..=seen.processes + OTHERS_CORES_MAX).contains(&cores)
+        });
     let of = |fraction: f64, is_shared: bool| Saturated {
         instance: instance.map(str::to_owned),
         program: program.to_owned(),
         fraction,
         threads: seen.threads.max(1.0),
         is_shared,
+        processes: if are_all && !is_shared { seen.processes } else { 1.0 },
     };
-    // Several that are as busy are workers that compute, and others like them would help.
-    let is_alone = seen.cores.is_none_or(|cores| cores <= seen.fraction + OTHERS_CORES_MAX);
     let is_one = match seen.is_queued {
-        _ if !is_alone => false,
+        _ if !is_alone && !are_all => false,
         true => seen.fraction >= SATURATED_FRACTION_QUEUED,
         false => seen.fraction >= SATURATED_FRACTION && seen.threads >= SATURATED_THREADS_MIN,
     };
@@ -254,12 +278,21 @@ fn remedy(facts: &Facts, found: &Saturated, usable: f64) -> Remedy {
             "none for the site",
             "one worker has nearly all connections: `listen .. reuseport` spreads new ones over all workers; and less work for each response (gzip_comp_level)",
         ),
-        _ if is_front_lighttpd => manual(
-            SettingId::of_service("lighttpd", "server.max-worker"),
-            Some(usable.floor() as i64),
-            "a restart; each worker has its own counts of mod_status, its own server.max-connections and rate limits",
-            "one process serves all connections: one for each core; before that less work for each response (what it compresses, and how)",
+        _ if is_front_lighttpd && lighttpd_workers(facts) > found.processes => manual(
+            SettingId::of_service("lighttpd", "server.max-keep-alive-requests"),
+            None,
+            "more connections are begun, each with its handshakes",
+            "one of several workers has nearly all the work: a connection stays with the worker that accepted it, and one that ends earlier is spread anew; and less work for each response (what it compresses, and how)",
         ),
+        _ if is_front_lighttpd => Remedy {
+            from: facts.setting(LIGHTTPD_WORKERS).map(|workers| SettingValue::Integer(workers as i64)),
+            ..manual(
+                SettingId::of_service("lighttpd", LIGHTTPD_WORKERS),
+                Some(usable.floor() as i64),
+                "a restart; each worker has its own counts of mod_status, its own server.max-connections and rate limits",
+                "each process serves its connections in one thread: one for each core; before that less work for each response (what it compresses, and how)",
+            )
+        },
         Some(_) if is_of(&["mariadb"]) || is_of(&processors::DATABASES) => manual(
             SettingId::application("statements"),
             None,
@@ -408,6 +441,31 @@ mod tests {
             facts.service.as_mut().unwrap().service = program.into();
             assert_eq!(check(&facts).unwrap().remedies[0].setting.full_name(), setting);
         }
+    }
+
+    #[test]
+    fn workers_of_lighttpd_are_full_together_or_one_of_them_has_the_work() {
+        let with = |workers: i64, threads: f64, cores: f64| {
+            let values = [
+                (FactId::busiest_thread_fraction, 0.98),
+                (FactId::busiest_process_cores, 0.98),
+                (FactId::busiest_process_max_cores, 1.0),
+                (FactId::saturated_threads_mean, threads),
+                (FactId::service_cpu_cores, cores),
+            ];
+            let settings = [(LIGHTTPD_WORKERS, workers)];
+            let mut facts = crate::facts::testing::facts(&[&BASE[..], &values].concat(), &settings);
+            facts.service.as_mut().unwrap().service = "lighttpd".into();
+            let found = check(&facts)?;
+            Some((found.summary[..11].to_owned(), found.remedies[0].setting.name.clone(), found.confidence))
+        };
+        let found =
+            |words: &str, setting: &str, sure: f64| Some((words.to_owned(), setting.to_owned(), sure));
+        assert_eq!(with(0, 1.0, 0.98), found("One thread ", LIGHTTPD_WORKERS, 0.9));
+        assert_eq!(with(2, 2.0, 1.9), found("Each worker", LIGHTTPD_WORKERS, 0.75));
+        assert_eq!(with(3, 1.0, 1.0), found("One thread ", "server.max-keep-alive-requests", 0.9));
+        assert_eq!(with(4, 1.0, 1.0), found("One thread ", "server.max-keep-alive-requests", 0.9));
+        assert_eq!(with(3, 2.0, 1.9), None, "the third one would take more");
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! connections wait until that program accepts them, or the generator and others take the rest of the machine and requests take
 //! twice as long as alone, three quarters of a core are enough. Several requests are in
 //! flight, so that more than one thread would have something to do, and at a rate that clients decide not all are answered. nginx
-//! with fewer workers than cores has a finding of its own (`nginx-workers-saturated`).
+//! with fewer workers than cores has a finding of its own (`nginx-workers-saturated`); the workers of lighttpd, fewer than cores and
+//! all as busy, are found here.
 //!
 //! ## What to do
 //! Let several threads or processes do it: as many workers of the application server as cores (`--workers` of gunicorn, cluster
