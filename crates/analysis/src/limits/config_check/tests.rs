@@ -287,14 +287,16 @@ fn what_every_request_pays_for() {
         part.service.as_mut().unwrap().scoped = vec![scoped(setting, value, "VirtualHost *:80")];
         assert_eq!(ids(&part).first().map(String::as_str), id, "{setting} {value} in a part");
     }
-    for (value, scope, reported) in [
-        ("All", "DocumentRoot /var/www/", true),
-        ("None", "DocumentRoot /var/www/", false),
-        ("All", "Directory /srv/other", false),
+    for (value, list, scope, reported) in [
+        ("All", "None", "DocumentRoot /var/www/", true),
+        ("None", "None", "DocumentRoot /var/www/", false),
+        ("None", "Redirect", "DocumentRoot /var/www/", true),
+        ("All", "None", "Directory /srv/other", false),
     ] {
         let mut facts = apache("event", &[], &[]);
-        facts.service.as_mut().unwrap().scoped = vec![scoped("AllowOverride", value, scope)];
-        assert_eq!(!ids(&facts).is_empty(), reported, "{value} {scope}");
+        let both = [("AllowOverride", value), ("AllowOverrideList", list)];
+        facts.service.as_mut().unwrap().scoped = both.map(|(name, value)| scoped(name, value, scope)).into();
+        assert_eq!(!ids(&facts).is_empty(), reported, "{value} {list} {scope}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Files of rules that are looked for in each folder, for each request.
 
+use super::ALLOWING;
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::limits::config_check::{
@@ -9,20 +10,22 @@ use webdyno_model::change::ApplyClass;
 use webdyno_model::service::{SettingScope, SettingValue};
 use webdyno_model::setting::SettingId;
 
-/// AllowOverride over the documents: .htaccess is looked for in each folder of a path, for each request.
+/// AllowOverride, or AllowOverrideList, over the documents: .htaccess is looked for in each folder of a path, for each request.
 pub(crate) fn overrides(facts: &Facts) -> Option<ConfigFinding> {
     let over_documents =
         |scope: &[SettingScope]| scope.iter().any(|part| matches!(part, SettingScope::DocumentRoot(_)));
-    let found = located_in(apache(facts)?, "AllowOverride", over_documents);
+    let service = apache(facts)?;
     let allows = |located: &LocatedSetting| !located.value.to_string().eq_ignore_ascii_case("none");
-    let found = found.into_iter().find(allows)?;
+    let (name, found) = ALLOWING
+        .into_iter()
+        .find_map(|name| Some((name, located_in(service, name, over_documents).into_iter().find(allows)?)))?;
     let summary = format!(
-        "AllowOverride is {} for the documents: for each request Apache looks for .htaccess in every folder of the path, \
+        "{name} is {} for the documents: for each request Apache looks for .htaccess in every folder of the path, \
          and reads those that it finds.",
         found.with_location()
     );
     let remedy = remedy(
-        SettingId::of_service("apache", "AllowOverride"),
+        SettingId::of_service("apache", name),
         (Some(found.value), SettingValue::Text("None".into())),
         ApplyClass::Manual,
         (

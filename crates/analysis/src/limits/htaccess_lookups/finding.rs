@@ -1,5 +1,6 @@
 //! When `htaccess-lookups` is found, what proves it, and what to change.
 
+use super::ALLOWING;
 use crate::facts::Facts;
 use crate::limits::LimitId;
 use crate::resources::file_cost;
@@ -9,7 +10,7 @@ use crate::resources::request_cost::request_cost;
 use crate::resources::syscall_cost::scaled_to_machine_us;
 use crate::settings::effective;
 use crate::wording::{format_number, format_time};
-use webdyno_model::change::ApplyClass;
+use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::processor_time::ProcessorWork;
@@ -34,6 +35,9 @@ const CONFIDENCE_SAMPLED: f64 = 0.85;
 
 /// What the requests meet.
 struct HtaccessLookups {
+    /// What lets files have rules, and what else does.
+    setting: &'static str,
+    others: Vec<&'static str>,
     value: String,
     written_at: Option<String>,
     /// The part of the site that has it.
@@ -70,8 +74,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::HtaccessLookups.into(),
         summary: format!(
-            "CPU saturated: a request takes {} of CPU time{file}. AllowOverride is {}{}: for each request Apache looks for .htaccess in {} folder{}{found}, and processes all rules there.",
+            "CPU saturated: a request takes {} of CPU time{file}. {} is {}{}: for each request Apache looks for .htaccess in {} folder{}{found}, and processes all rules there.",
             format_time(work.request_us),
+            met.setting,
             met.value,
             met.written_at.as_ref().map_or(String::new(), |place| format!(" ({place})")),
             format_number(met.folders),
@@ -116,9 +121,12 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
         [effective::RequestTarget { path: "/".into(), share: 1.0, ..effective::RequestTarget::default() }];
     let targets = if facts.request_targets.is_empty() { &everything[..] } else { &facts.request_targets };
     for target in targets {
-        let Some(found) =
-            effective::value(service, "AllowOverride", Some(target)).filter(|found| !found.has("None"))
-        else {
+        let allowing = ALLOWING.into_iter().filter_map(|name| {
+            let found = effective::value(service, name, Some(target)).filter(|found| !found.has("None"))?;
+            Some((name, found))
+        });
+        let (names, values): (Vec<_>, Vec<_>) = allowing.unzip();
+        let Some(((&setting, others), found)) = names.split_first().zip(values.into_iter().next()) else {
             continue;
         };
         let (folders, files, file) = effective::htaccess(service, target);
@@ -127,6 +135,8 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
             before.as_ref().map_or((0.0, 0.0), |before| (before.share, before.folders * before.share));
         let all = share + target.share;
         met = Some(HtaccessLookups {
+            setting,
+            others: others.to_vec(),
             value: found.value,
             written_at: found.written_at,
             part: found.part,
@@ -144,16 +154,18 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
 }
 
 fn remedy(met: &HtaccessLookups) -> Remedy {
+    let none = || SettingValue::Text("None".into());
+    let id = |name: &str| SettingId::of_service("apache", name).of_part(&met.part);
     Remedy {
-        setting: SettingId::of_service("apache", "AllowOverride").of_part(&met.part),
+        setting: id(met.setting),
         from: Some(SettingValue::Text(met.value.clone())),
-        to: Some(SettingValue::Text("None".into())),
+        to: Some(none()),
         // The server's side looks for the files, and only proposes it.
         class: ApplyClass::Reload,
         risk: "redirects, protections and caching rules in .htaccess no longer apply: move them into the server's configuration first".into(),
         why: "rules in the server's configuration are read once, at startup, not for each request".into(),
         predicted: None,
-        together_with: vec![],
+        together_with: met.others.iter().map(|name| SettingChange { setting: id(name), to: none() }).collect(),
     }
 }
 
@@ -243,6 +255,25 @@ mod tests {
         );
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Text("None".into())));
         assert_eq!(finding.remedies[0].setting.part.as_deref(), Some("h/"));
+    }
+
+    #[test]
+    fn a_list_of_directives_has_the_files_read_too() {
+        for (kinds, list, expected) in [
+            ("None", "Redirect RedirectMatch", Some("AllowOverrideList")),
+            ("All", "Redirect", Some("AllowOverride + AllowOverrideList")),
+            ("All", "None", Some("AllowOverride")),
+            ("None", "None", None),
+        ] {
+            let mut facts = facts_of(2300.0, kinds, None, "http://h/a/b/page.html");
+            let root = ["VirtualHost *:80", "DocumentRoot /srv/shop/"];
+            facts.service.as_mut().unwrap().scoped.push(scoped_setting("AllowOverrideList", list, &root));
+            let names = check(&facts).map(|finding| {
+                let changes = finding.remedies[0].setting_changes();
+                changes.iter().map(|change| change.setting.name.clone()).collect::<Vec<_>>().join(" + ")
+            });
+            assert_eq!(names.as_deref(), expected, "{kinds} {list}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! If `AllowOverride` is not `None`, every folder on the path to a file may have rules of its own. Apache tries to open a file
 //! in each of them, reads those that exist, and caches nothing for the next request: thousands of lines of redirects are
-//! processed thousands of times a second.
+//! processed thousands of times a second. A directive in `AllowOverrideList` does the same, also beside `AllowOverride None`.
 //!
 //! ## How it is recognised
 //! The setting is in force for the requested paths, the service's CPU is saturated, it sends files (there is no program behind
@@ -13,7 +13,8 @@
 //! takes a microsecond or two, and many sites with `AllowOverride All` have another limit.
 //!
 //! ## What to do
-//! Move the rules into a `<Directory>` section of the server's configuration, which is read once, and set `AllowOverride None`.
+//! Move the rules into a `<Directory>` section of the server's configuration, which is read once, and set `AllowOverride None`, and
+//! `AllowOverrideList None` where there is a list.
 //! Without the move the site loses redirects and protections, so this is never applied unasked: `tune` proposes it with the
 //! folder, and names the files whose rules would be lost, or reports that there are none; `--export` writes the change.
 //!
@@ -26,6 +27,9 @@ pub(crate) mod finding;
 use crate::limits::ceiling::Resource;
 use crate::limits::{Limit, LimitId, LimitKind, LimitWork};
 use webdyno_model::processor_time::ProcessorWork;
+
+/// What makes Apache look for the files, each by itself, where it is not `None` (`ap_directory_walk` in server/request.c).
+const ALLOWING: [&str; 2] = ["AllowOverride", "AllowOverrideList"];
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {

@@ -28,8 +28,9 @@ const INDEX_FILES_MAX: usize = 8;
 const SCOPE_CHARACTERS_MAX: usize = 160;
 
 /// What is told of the root of a host, whether it is set or not.
-const AT_ROOT: [&str; 7] = [
+const AT_ROOT: [&str; 8] = [
     "AllowOverride",
+    ONLY_IF_SET,
     "Options",
     "DirectoryIndex",
     "HostnameLookups",
@@ -37,6 +38,9 @@ const AT_ROOT: [&str; 7] = [
     "EnableMMAP",
     "LogLevel",
 ];
+
+/// Told where any part of the site sets it.
+const ONLY_IF_SET: &str = "AllowOverrideList";
 
 /// Directives that name backends.
 const PASSING: [&str; 8] = [
@@ -113,7 +117,8 @@ impl Scoped {
         };
         let host: Vec<_> = at.host.iter().map(|host| shortened(host.scope())).collect();
         let scope = [host.as_slice(), &[shortened(SettingScope::DocumentRoot(file.to_owned()))]].concat();
-        for name in AT_ROOT {
+        let is_set = at.site.evaluation.all(&[ONLY_IF_SET]).next().is_some();
+        for name in AT_ROOT.into_iter().filter(|name| is_set || *name != ONLY_IF_SET) {
             // What the program does not know, it does not do.
             let module = known::find(name).map_or("core_module", |known| known.module);
             if module != "core_module" && !at.site.evaluation.has_module(module) {

@@ -4,7 +4,7 @@ use super::scoped::{configured_backends, scoped};
 use super::*;
 use crate::services::apache::config::{Input, Module, evaluate};
 use std::fs;
-use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
 
 fn read(text: &str) -> Evaluation {
     let root = tempfile::tempdir().unwrap();
@@ -109,6 +109,15 @@ fn htaccess_is_looked_up_where_it_is_allowed_and_where_nothing_is_said() {
     let listed =
         "DocumentRoot /a\n<Directory />\nAllowOverride None\nAllowOverrideList Redirect\n</Directory>\n";
     assert_eq!(looked(listed, "/x"), "/ /a/");
+    for (text, list) in [(listed, Some("Redirect")), (SITE, None)] {
+        let evaluation = read(text);
+        let settings = scoped(&Site::of(&evaluation), 80).settings;
+        let is_list = |one: &&ScopedSetting| {
+            one.setting == "AllowOverrideList"
+                && one.parts().iter().any(|part| part.starts_with("DocumentRoot"))
+        };
+        assert_eq!(settings.iter().find(is_list).map(|one| one.value.as_str()), list);
+    }
     let passed = "DocumentRoot /a\nProxyPass /app http://127.0.0.1:1/\n";
     assert_eq!(looked(passed, "/app/x"), "");
     assert_eq!(looked("DocumentRoot /a\nAlias /i /srv/icons\n", "/i/x.gif"), "/ /srv/ /srv/icons/");

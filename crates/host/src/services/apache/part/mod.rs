@@ -1,4 +1,4 @@
-//! Values that hold in a part of a site: Options, DirectoryIndex, AllowOverride.
+//! Values that hold in a part of a site: Options, DirectoryIndex, AllowOverride, AllowOverrideList.
 //!
 //! A later `<Directory>` of the same path wins over those before, but for those of the virtual host, which come after all of the
 //! server's (<https://httpd.apache.org/docs/2.4/sections.html#merging>). So our own file is tried first, then the line where the
@@ -30,7 +30,7 @@ use webdyno_model::service::SettingValue;
 use webdyno_model::{Result, UserError};
 
 /// The settings that are changed in a part of a site: by a reload.
-pub const NAMES: [&str; 3] = ["Options", "DirectoryIndex", "AllowOverride"];
+pub const NAMES: [&str; 4] = ["Options", "DirectoryIndex", "AllowOverride", "AllowOverrideList"];
 
 /// A part of a site, by its host and the path of its root: `example.org/shop/`.
 #[derive(Debug, Clone, Copy)]

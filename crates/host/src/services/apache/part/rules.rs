@@ -35,7 +35,7 @@ pub fn decision(
     match name {
         "Options" => options(pid, (from, to), folder).map(of),
         "DirectoryIndex" => index(at, (from, to), folder),
-        "AllowOverride" if to.eq_ignore_ascii_case("None") => {
+        "AllowOverride" | "AllowOverrideList" if to.eq_ignore_ascii_case("None") => {
             let names = at.value("AccessFileName").map_or(".htaccess".to_owned(), |value| value.text);
             Ok(of(vec![overrides(&names, folder)]))
         }
@@ -107,7 +107,7 @@ fn index(at: &InForce<'_, '_>, (from, to): (&str, &str), folder: &Path) -> Resul
     Ok(Decision { to_decide, new_file: None })
 }
 
-/// What AllowOverride None loses.
+/// What AllowOverride None, or AllowOverrideList None, loses.
 fn overrides(names: &str, folder: &Path) -> String {
     let shown = folder.display();
     let names: Vec<&str> = names.split_whitespace().collect();

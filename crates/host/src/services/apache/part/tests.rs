@@ -90,6 +90,7 @@ fn rules_that_would_be_lost_are_named() {
             "the rules in {root}/.rules, {root}/a/.htaccess would no longer count: move them into <Directory> sections of the server's configuration first"
         )
     );
+    assert_eq!(documents.reason("AllowOverrideList", "Redirect", "None"), reason);
     let reason = Documents::with("", &["b.html"]).reason("AllowOverride", "All", "None");
     assert!(
         reason.starts_with("no .htaccess lies in ") && reason.contains("nothing is lost now"),
