@@ -119,7 +119,7 @@ pub fn parse_words(words: Vec<OsString>) -> webdyno_model::Result<Command> {
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => usage::usage_error(&error, &shown),
     })?;
-    without_load::refuse_load_flags(&matches).map(|()| cli.command)
+    without_load::refuse_idle_flags(&matches).map(|()| cli.command)
 }
 
 /// The commands.

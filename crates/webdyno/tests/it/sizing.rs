@@ -88,6 +88,8 @@ fn what_cannot_be_said_is_refused() {
             "--mix has 2 shares, and there are 1 recordings",
             "--mix 80,20",
         ),
+        (&["a", "--goal", "9/s", "--think", "3s"], 2, "--think is of users", "leave --think out"),
+        (&["a", "--goal", "9/s", "--years", "3"], 2, "--years is of a growth", "--growth 20%/year"),
         (&["a", "--validate"], 2, "no two loads of one site at other sizes", "--knob cpus=1,2"),
         (&["missing", "--goal", "9/s"], 1, "missing", ""),
     ] {

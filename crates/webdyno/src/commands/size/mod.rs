@@ -10,7 +10,7 @@ use std::path::Path;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::sizing::{SizeRequest, size as sized, validate};
 use webdyno_model::error::io_error;
-use webdyno_model::sizing::{MissRatioCurve, SizeReport};
+use webdyno_model::sizing::{MissRatioCurve, SizeGoal, SizeReport};
 use webdyno_model::{Result, UserError};
 use webdyno_session::recording::Recording;
 use webdyno_session::sweep::recorded_report;
@@ -62,11 +62,12 @@ fn report(arguments: &SizeArgs) -> Result<SizeReport> {
 }
 
 fn request(arguments: &SizeArgs) -> Result<SizeRequest> {
-    let goal = arguments.goal.or(arguments.users.map(webdyno_model::sizing::SizeGoal::Users));
+    let goal = arguments.goal.or(arguments.users.map(SizeGoal::Users));
     let goal = goal.ok_or_else(|| {
         UserError::usage("no goal is given")
             .hint("what has to be carried: --goal 500/s, '70 pages/s' or '2000 users'")
     })?;
+    refuse_idle_figures(arguments, goal)?;
     if !arguments.mix.is_empty() && arguments.mix.len() != arguments.directory.len() {
         let (shares, directories) = (arguments.mix.len(), arguments.directory.len());
         return Err(UserError::usage(format!(
@@ -86,6 +87,20 @@ fn request(arguments: &SizeArgs) -> Result<SizeRequest> {
         mix: arguments.mix.clone(),
         misses: arguments.working_set.as_deref().map(curve).transpose()?,
     })
+}
+
+/// Figures of what is not there would be ignored without a word.
+fn refuse_idle_figures(arguments: &SizeArgs, goal: SizeGoal) -> Result<()> {
+    let has_users = arguments.users.is_some() || matches!(goal, SizeGoal::Users(_));
+    if arguments.think.is_some() && !has_users {
+        return Err(UserError::usage("--think is of users, and the goal has none")
+            .hint("give the goal in users, as --goal '2000 users', or leave --think out"));
+    }
+    if arguments.years.is_some() && arguments.growth.is_none() {
+        return Err(UserError::usage("--years is of a growth, and none is given")
+            .hint("give it, as --growth 20%/year, or leave --years out"));
+    }
+    Ok(())
 }
 
 /// What a run directory tells: of a sweep each load that counts, of a tuning its best one.
