@@ -4,7 +4,7 @@
 //! they hold and read (docs/metrics.md).
 
 use super::{Derivation, FactBuilder, FactId};
-use crate::measurement::statistics::mean;
+use crate::measurement::statistics::{mean, median};
 
 fact_table! {
     (memory_available_min_bytes, "bytes", "memory.available_bytes", Derivation::Min),
@@ -71,10 +71,14 @@ fact_table! {
     (served_bytes_log_per_s, "bytes/s", "access_log.sent_bytes", Derivation::Rate(1.0)),
     (disk_busy_fraction, "fraction", "disk.*.busy_s", Derivation::Rate(1.0)),
     "bytes": group_page_cache_mean_bytes, worker_largest_rise_bytes, group_held_before_bytes, group_rest_grown_bytes;
+    "pages/s": file_refaults_median_per_s;
 }
 
 /// What the group holds of files, and what it holds besides, must be of one moment: at most this far apart.
 const SAME_TIME_S: f64 = 0.6;
+
+/// Differences between readings of which the middle one says something.
+const INCREMENTS_MIN: usize = 3;
 
 impl FactBuilder<'_> {
     /// How much of the group's memory pages of files have that could be dropped, on average: what is used, less what cannot
@@ -90,6 +94,21 @@ impl FactBuilder<'_> {
             })
             .collect();
         self.add_from(FactId::group_page_cache_mean_bytes, mean(&files), (USED, Derivation::Mean));
+    }
+
+    /// How fast pages of files are read again in the middle one of the seconds: those of files that are read once, in a burst, raise
+    /// the mean alone.
+    pub(super) fn steady_refaults(&mut self) {
+        const METRICS: [&str; 2] = ["memory.group_file_refaults_count", "memory.file_refaults_count"];
+        let Some((metric, rates)) = METRICS
+            .into_iter()
+            .map(|metric| (metric, self.increments(metric)))
+            .find(|(_, rates)| rates.len() >= INCREMENTS_MIN)
+        else {
+            return;
+        };
+        let from = (metric, Derivation::Rate(1.0));
+        self.add_from(FactId::file_refaults_median_per_s, median(&rates), from);
     }
 
     /// What the group holds in memory that cannot be dropped, and in swap, before the load; and by how much that grew since then
@@ -164,6 +183,19 @@ mod tests {
             };
             let facts = of(largest.into_iter().enumerate().map(reading).collect(), None);
             assert_eq!(facts.value(FactId::worker_largest_rise_bytes), Some(rise), "{largest:?}");
+        }
+    }
+
+    #[test]
+    fn pages_that_are_read_again_in_one_second_are_no_steady_rate() {
+        for (name, counts, median) in [
+            ("memory.file_refaults_count", [0.0, 10.0, 9000.0, 9000.0, 9010.0], Some(10.0)),
+            ("memory.file_refaults_count", [0.0, 900.0, 2000.0, 3000.0, 4000.0], Some(1000.0)),
+            ("memory.group_file_refaults_count", [5.0, 6.0, 7.0, 8.0, 9.0], Some(1.0)),
+        ] {
+            let reading = |(at, count): (usize, f64)| sample(at as f64 + 1.0, "memory", &[(name, count)]);
+            let facts = of(counts.into_iter().enumerate().map(reading).collect(), None);
+            assert_eq!(facts.value(FactId::file_refaults_median_per_s), median, "{name} {counts:?}");
         }
     }
 

@@ -328,6 +328,7 @@ impl<'a> FactBuilder<'a> {
         self.backend_queues();
         self.database();
         self.page_cache();
+        self.steady_refaults();
         self.held_by_group();
         self.largest_worker();
         self.open_files();

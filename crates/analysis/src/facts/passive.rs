@@ -166,7 +166,7 @@ impl FactBuilder<'_> {
     }
 
     /// A counter's rise per second from each reading in the window to the next.
-    fn increments(&self, metric: &str) -> Vec<f64> {
+    pub(super) fn increments(&self, metric: &str) -> Vec<f64> {
         let (from_s, to_s) = self.series.window();
         let readings = self.series.all(metric).iter().filter(|(time, _)| (from_s..=to_s).contains(time));
         let readings: Vec<_> = readings.collect();

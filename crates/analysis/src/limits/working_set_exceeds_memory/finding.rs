@@ -32,6 +32,15 @@ const MISSED_SHARE_MIN: f64 = 0.05;
 /// What a share from which nothing is left would divide by.
 const MISSED_SHARE_MAX: f64 = 0.95;
 
+/// Where only requests wait for the disk, there are at least as many in the server as that lasts; readings of them vary.
+const REQUESTS_OF_WAITS_MIN: f64 = 0.5;
+
+/// At most so sure without load of our own, as nobody sees whether requests are late: a backup or a copy reads old files again as
+/// well. By whether the waits and the pages are those of the service's own group.
+const CONFIDENCE_WATCHED_OWN: f64 = 0.8;
+const CONFIDENCE_WATCHED_OWN_WAITS: f64 = 0.7;
+const CONFIDENCE_WATCHED_MACHINE: f64 = 0.6;
+
 /// Responses that take so many times as long as the quickest of their kind wait for something.
 const INFLATION_MIN: f64 = 1.5;
 
@@ -43,6 +52,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         || memory_pressure::is_short(facts) == Some(true)
         || programs_swap(facts)
         || !has_late_requests(facts)
+        || others_wait(facts, waiting)
+        || facts.value(FactId::file_refaults_median_per_s).is_some_and(|pages| pages < REFAULTS_PER_S_MIN)
         || facts.value(FactId::group_oom_kills).is_some_and(|kills| kills >= 1.0)
     {
         return None;
@@ -52,13 +63,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if served.is_some_and(|served| served < SERVED_SHARE_MIN * again || again < MISSED_SHARE_MIN * served) {
         return None;
     }
-    let own = facts.value(FactId::pressure_group_io_some_fraction).is_some();
-    let confidence = match (own, served, memory_pressure::is_short(facts)) {
-        (true, Some(_), Some(false)) => 0.9,
-        (_, Some(_), Some(false)) => 0.8,
-        (_, Some(_), None) => 0.6,
-        _ => 0.5,
-    };
     Some(Finding {
         id: LimitId::WorkingSetExceedsMemory.into(),
         summary: format!(
@@ -67,7 +71,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(refaults),
             waiting * 100.0
         ),
-        confidence,
+        confidence: confidence(facts, served),
         explains_fraction: Some(significant(waiting.min(1.0), 3)),
         facts: facts.cite(CITED),
         remedies: vec![remedy(facts, again, served)],
@@ -75,12 +79,35 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 const CITED: &[FactId] = &fact_ids! {
-    group_file_refaults_per_s, file_refaults_per_s, pressure_group_io_some_fraction,
+    group_file_refaults_per_s, file_refaults_per_s, file_refaults_median_per_s, pressure_group_io_some_fraction,
     pressure_io_some_fraction, disk_read_bytes_per_s, disk_busy_fraction, served_bytes_per_s,
     served_bytes_status_per_s, served_bytes_log_per_s, group_page_cache_mean_bytes,
     group_memory_used_max_bytes, memory_used_in_limit_max_bytes, memory_limit_bytes,
     memory_available_min_bytes, swapped_in_pages_per_s, response_time_inflation, offered_rate, rate,
 };
+
+fn confidence(facts: &Facts, served: Option<f64>) -> f64 {
+    let own_waits = facts.value(FactId::pressure_group_io_some_fraction).is_some();
+    let own_pages = facts.value(FactId::group_file_refaults_per_s).is_some();
+    let confidence: f64 = match (own_waits, served, memory_pressure::is_short(facts)) {
+        (true, Some(_), Some(false)) => 0.9,
+        (_, Some(_), Some(false)) => 0.8,
+        (_, Some(_), None) => 0.6,
+        _ => 0.5,
+    };
+    match (own_waits, own_pages) {
+        _ if facts.loaded => confidence,
+        (true, true) => confidence.min(CONFIDENCE_WATCHED_OWN),
+        (true, false) => confidence.min(CONFIDENCE_WATCHED_OWN_WAITS),
+        (false, _) => confidence.min(CONFIDENCE_WATCHED_MACHINE),
+    }
+}
+
+/// Whether fewer requests are in a server that is only watched than tasks wait for the disk: then it is others who wait.
+fn others_wait(facts: &Facts, waiting: f64) -> bool {
+    let requests = facts.value(FactId::in_flight_mean).filter(|_| !facts.loaded);
+    requests.is_some_and(|requests| requests < REQUESTS_OF_WAITS_MIN * waiting)
+}
 
 fn refaults(facts: &Facts) -> Option<f64> {
     facts.value(FactId::group_file_refaults_per_s).or_else(|| facts.value(FactId::file_refaults_per_s))
@@ -198,6 +225,29 @@ mod tests {
         // 4000 pages are 16.4 MB of 24 MB: the 50 MB that are in memory serve a third, all of them are 158 MB.
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(190_000_000)));
         assert!(with(&[(FactId::served_bytes_per_s, f64::NAN)]).unwrap().remedies[0].to.is_none());
+    }
+
+    #[test]
+    fn a_server_that_is_only_watched_may_have_others_who_read() {
+        let (unseen, own) = (f64::NAN, (FactId::group_file_refaults_per_s, 4000.0));
+        let of_machine =
+            [(FactId::pressure_group_io_some_fraction, unseen), (FactId::pressure_io_some_fraction, 0.9)];
+        for (changes, confidence) in [
+            (&[own][..], Some(CONFIDENCE_WATCHED_OWN)),
+            (&[], Some(CONFIDENCE_WATCHED_OWN_WAITS)),
+            (&of_machine, Some(CONFIDENCE_WATCHED_MACHINE)),
+            (&[(FactId::served_bytes_per_s, unseen)], Some(0.5)),
+            (&[(FactId::in_flight_mean, 30.0)], Some(CONFIDENCE_WATCHED_OWN_WAITS)),
+            // A backup waits for the disk nearly all the time, and hardly a request is there.
+            (&[(FactId::in_flight_mean, 0.3)], None),
+            // Old logs were read in a few of the seconds.
+            (&[(FactId::file_refaults_median_per_s, 20.0)], None),
+            (&[(FactId::file_refaults_median_per_s, 3900.0)], Some(CONFIDENCE_WATCHED_OWN_WAITS)),
+        ] {
+            let mut facts = facts(&with_changes(&MISSING, changes), &[]);
+            facts.loaded = false;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{changes:?}");
+        }
     }
 
     #[test]

@@ -5,9 +5,11 @@
 //! they do not swap, and no process is killed.
 //!
 //! ## How it is recognised
-//! File pages that were just evicted are read again (refaults), at a rate that is a large share of the bytes served. Requests
+//! File pages that were evicted are read again (refaults), in most seconds, at a rate that is a large share of the bytes served. Requests
 //! wait for the disk meanwhile (PSI, `io`), the memory of the service is full, and not with what programs hold. The control
-//! group's figures count before the machine's.
+//! group's figures count before the machine's. The kernel also counts pages as read again that were evicted long ago: a backup, or
+//! `gzip` of an old log, looks alike. So a server that is only watched is less sure, and where fewer requests are in it than tasks wait
+//! for the disk, it is others who wait.
 //!
 //! ## What to do
 //! More memory: what is missing is the part of the files that is not in memory. By the share of the bytes served that comes
@@ -26,9 +28,9 @@ use crate::limits::{Limit, LimitGain, LimitId};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        disk_busy_fraction, disk_read_bytes_per_s, file_refaults_per_s, group_anonymous_refaults_per_s,
+        disk_busy_fraction, disk_read_bytes_per_s, file_refaults_median_per_s, file_refaults_per_s, group_anonymous_refaults_per_s,
         group_file_refaults_per_s, group_memory_used_max_bytes, group_oom_kills, group_page_cache_mean_bytes,
-        memory_available_min_bytes, memory_limit_bytes, memory_used_in_limit_max_bytes, offered_rate,
+        in_flight_mean, memory_available_min_bytes, memory_limit_bytes, memory_used_in_limit_max_bytes, offered_rate,
         pressure_group_io_some_fraction, pressure_io_some_fraction, rate, response_time_inflation,
         served_bytes_log_per_s, served_bytes_per_s, served_bytes_status_per_s, swapped_in_pages_per_s,
     }],
