@@ -229,6 +229,7 @@ fn of_threads(seen: ThreadUse, instance: Option<&str>, program: &str) -> Option<
         && seen.cores.is_some_and(|cores| {
             (SATURATED_FRACTION * seen.processes..=seen.processes + OTHERS_CORES_MAX).contains(&cores)
         });
+    let each = seen.cores.filter(|_| are_all).map(|cores| cores / seen.processes);
     let of = |fraction: f64, is_shared: bool| Saturated {
         instance: instance.map(str::to_owned),
         program: program.to_owned(),
@@ -244,7 +245,9 @@ fn of_threads(seen: ThreadUse, instance: Option<&str>, program: &str) -> Option<
     };
     let least = if seen.is_queued { SATURATED_FRACTION_QUEUED } else { ONE_CORE_MIN };
     let shared = seen.process.filter(|(mean, max)| *mean >= least && *max <= ONE_CORE_MAX);
-    is_one.then(|| of(seen.fraction, false)).or_else(|| shared.map(|(mean, _)| of(mean.min(1.0), true)))
+    is_one
+        .then(|| of(each.unwrap_or(seen.fraction).min(seen.fraction), false))
+        .or_else(|| shared.map(|(mean, _)| of(mean.min(1.0), true)))
 }
 
 /// All of the response time but that thread's own time per request: the rest is the wait for it.
@@ -462,7 +465,7 @@ mod tests {
         let found =
             |words: &str, setting: &str, sure: f64| Some((words.to_owned(), setting.to_owned(), sure));
         assert_eq!(with(0, 1.0, 0.98), found("One thread ", LIGHTTPD_WORKERS, 0.9));
-        assert_eq!(with(2, 2.0, 1.9), found("Each worker", LIGHTTPD_WORKERS, 0.75));
+        assert_eq!(with(2, 2.0, 1.88), found("Each worker", LIGHTTPD_WORKERS, 0.75));
         assert_eq!(with(3, 1.0, 1.0), found("One thread ", "server.max-keep-alive-requests", 0.9));
         assert_eq!(with(4, 1.0, 1.0), found("One thread ", "server.max-keep-alive-requests", 0.9));
         assert_eq!(with(3, 2.0, 1.9), None, "the third one would take more");
