@@ -14,6 +14,11 @@ pub fn export(arguments: &ExportCommandArgs) -> Result<u8> {
             "give a file or - for stdout, as --parquet seconds.parquet, or --csv, --hdr, --json, --junit, --cache-config",
         ));
     }
+    let takes_table = arguments.exports.csv.is_some() || arguments.exports.parquet.is_some();
+    if arguments.table.is_some() && !takes_table {
+        return Err(UserError::usage("--table is what --csv and --parquet hold, and neither is given")
+            .hint("add one of them, as --csv seconds.csv, or leave --table out"));
+    }
     let recording = Recording::read(&arguments.directory)?;
     let view = View::of(&recording)?;
     if view.outcome == Outcome::Nothing {

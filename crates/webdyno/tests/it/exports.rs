@@ -44,6 +44,9 @@ fn a_recording_is_exported_as_tables() {
     assert_eq!(std::fs::read_to_string(place.path("s.csv")).unwrap(), csv);
     export(&["a"]).with_code(2).assert_error("what to write", "--parquet");
     export(&["a", "--table", "samples", "--csv", "-"]).with_code(1).assert_error("observed no host", "hint:");
+    export(&["a", "--table", "samples", "--json", "-"])
+        .with_code(2)
+        .assert_error("--table is what --csv and --parquet hold", "leave --table out");
     export(&["a", "--cache-config", "-"])
         .with_code(1)
         .assert_error("seen to be cacheable", "webdyno diagnose");
