@@ -43,6 +43,15 @@ pub(crate) struct FullLink {
 }
 
 impl FullLink {
+    /// A queue that stands at a link with room left may come of bursts: what is full beside it is surer.
+    fn confidence(&self) -> f64 {
+        match (self.is_waited_for, self.share >= FULL_FRACTION_MIN) {
+            (true, true) => 0.95,
+            (true, false) => 0.85,
+            (false, _) => 0.75,
+        }
+    }
+
     fn direction(&self) -> &'static str {
         if *self.names == NIC_RECEIVED { "receives" } else { "sends" }
     }
@@ -129,7 +138,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(limit / 1e6),
             full.share * 100.0,
         ),
-        confidence: if full.is_waited_for { 0.95 } else { 0.75 },
+        confidence: full.confidence(),
         explains_fraction: Some(EXPLAINS),
         facts: full.cite(facts),
         remedies: remedies(facts, sends),
@@ -217,7 +226,7 @@ mod tests {
     fn a_link_is_full_at_its_rate_or_with_a_queue_that_stands() {
         for (share, waiting, backlog, drops, confidence) in [
             (0.99, 1.0, 25_000.0, 100.0, Some(0.95)),
-            (0.83, 1.0, 25_000.0, 0.0, Some(0.95)),
+            (0.83, 1.0, 25_000.0, 0.0, Some(0.85)),
             (0.95, 0.2, 400.0, 10.0, Some(0.95)),
             (0.95, 0.2, 400.0, 0.0, Some(0.75)),
             // Bursts wait and are dropped on links that have room.
