@@ -22,6 +22,7 @@
 //! `vmstat 1`, `ss -ltn`, `curl -s http://localhost/server-status?auto` under load: idle CPU, empty queues, free workers.
 
 pub(crate) mod finding;
+mod hidden_queues;
 pub(crate) mod response_time;
 
 use crate::facts::fact_ids;
