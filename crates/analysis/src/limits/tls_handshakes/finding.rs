@@ -2,16 +2,14 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::tls_handshakes::settings::TlsSettings;
 use crate::resources::request_cost::RequestCost;
 use crate::resources::syscall_cost::scaled_to_machine_us;
 use crate::resources::{processor_time, processors, request_cost, site_profile};
-use crate::settings::effective;
 use crate::wording::{format_number, format_time};
-use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
-use webdyno_model::service::{ServiceSnapshot, SettingValue};
-use webdyno_model::setting::SettingId;
+use webdyno_model::service::ServiceSnapshot;
 
 /// What every handshake costs in processor time, without the signature: the connection, the exchange of keys, the
 /// records, and their memory. 250 to 400 us were seen.
@@ -46,6 +44,12 @@ struct Handshakes {
     resumed: Option<f64>,
     sign_us: f64,
     key: Option<String>,
+}
+
+impl Handshakes {
+    fn has_rsa_key(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.starts_with("RSA"))
+    }
 }
 
 /// What could be done about them, and the share of the work that it would save.
@@ -165,7 +169,7 @@ fn savings(
     if 1.0 - signed >= RESUMED_NEARLY_ALL {
         return None;
     }
-    let remedies = cheaper_handshake_remedies(&server, of, forgets && !knows);
+    let remedies = server.cheaper_handshakes(of.has_rsa_key(), forgets && !knows);
     let words = match forgets {
         _ if knows => words_of_some(signed),
         true => "No session is resumed: the session cache and tickets are off.".to_owned(),
@@ -196,7 +200,7 @@ fn saving_of_kept(
         None => 0.5,
     };
     let mut remedies = vec![server.keep_alive()];
-    remedies.extend(cheaper_handshake_remedies(server, of, server.forgets));
+    remedies.extend(server.cheaper_handshakes(of.has_rsa_key(), server.forgets));
     HandshakeSaving {
         share,
         share_min: if facts.wants_keepalive.is_some() { SHARE_MIN_KEPT } else { SHARE_MIN },
@@ -210,154 +214,13 @@ fn words_of_some(signed: f64) -> String {
     format!("{:.0}% of the sessions are not resumed, so each of these needs a signature.", signed * 100.0)
 }
 
-/// What the server's settings say of connections and sessions, in its own words.
-struct TlsSettings {
-    service: &'static str,
-    /// Whether it keeps connections.
-    keeps: bool,
-    /// Whether it recognises nobody who returns.
-    forgets: bool,
-    /// For how long it keeps idle connections.
-    timeout: Option<String>,
-}
-
-impl TlsSettings {
-    fn of(facts: &Facts, service: &ServiceSnapshot) -> Self {
-        if service.service == "nginx" {
-            return Self::of_nginx(facts, service);
-        }
-        let target = facts.request_targets.first();
-        let setting = |name: &str| effective::of_host(service, name, target);
-        let is = |name: &str, value: &str| setting(name).is_some_and(|own| own.eq_ignore_ascii_case(value));
-        Self {
-            service: if service.service == "apache" { "apache" } else { "" },
-            keeps: !is("KeepAlive", "off"),
-            forgets: is("SSLSessionCache", "none") && is("SSLSessionTickets", "off"),
-            timeout: setting("KeepAliveTimeout"),
-        }
-    }
-
-    /// A value that a part of the site gives counts before that of all: which server is asked is not known.
-    fn of_nginx(facts: &Facts, service: &ServiceSnapshot) -> Self {
-        let value = |name: &str| {
-            let own = service.scoped.iter().find(|one| one.setting == name).map(|one| one.value.clone());
-            let value = own.or_else(|| facts.text(name)).unwrap_or_default();
-            value.split_ascii_whitespace().next().unwrap_or_default().to_owned()
-        };
-        let timeout = value("keepalive_timeout");
-        Self {
-            service: "nginx",
-            keeps: !["0", "0s"].contains(&timeout.as_str()),
-            forgets: ["none", "off"].contains(&value("ssl_session_cache").as_str())
-                && value("ssl_session_tickets") == "off",
-            timeout: None,
-        }
-    }
-
-    fn off_words(&self) -> &'static str {
-        if self.service == "nginx" { "keepalive_timeout is 0" } else { "KeepAlive is Off" }
-    }
-
-    fn keep_alive(&self) -> Remedy {
-        if self.service != "nginx" {
-            return keep_alive(self.timeout.as_deref());
-        }
-        Remedy {
-            from: Some(SettingValue::Integer(0)),
-            ..remedy(
-                "nginx",
-                "keepalive_timeout",
-                Some("75"),
-                ApplyClass::Reload,
-                "an idle connection counts towards worker_connections until the timeout",
-                "a client's next request uses the same connection, without a handshake",
-            )
-        }
-    }
-}
-
-fn remedy(
-    service: &str,
-    setting: &str,
-    to: Option<&str>,
-    class: ApplyClass,
-    risk: &str,
-    why: &str,
-) -> Remedy {
-    Remedy {
-        setting: SettingId::of_service(service, setting),
-        from: None,
-        to: to.map(SettingValue::parse),
-        class,
-        risk: risk.into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
-    }
-}
-
-/// Longer than this, connections that are kept are mostly idle ones; seconds.
-const TIMEOUT_S: i64 = 3;
-
-fn keep_alive(timeout: Option<&str>) -> Remedy {
-    let is_long = timeout.is_none_or(|timeout| timeout.parse().is_ok_and(|seconds: i64| seconds > TIMEOUT_S));
-    let shorter = SettingChange {
-        setting: SettingId::of_service("apache", "KeepAliveTimeout"),
-        to: SettingValue::Integer(TIMEOUT_S),
-    };
-    Remedy {
-        from: Some(SettingValue::Text("Off".into())),
-        together_with: is_long.then_some(shorter).into_iter().collect(),
-        ..remedy(
-            "apache",
-            "KeepAlive",
-            Some("On"),
-            ApplyClass::Reload,
-            "under prefork and worker a client holds a worker between requests, until the timeout",
-            "a client's next request uses the same connection, without a handshake",
-        )
-    }
-}
-
-/// Sessions that are known again, and a key that signs faster.
-fn cheaper_handshake_remedies(server: &TlsSettings, of: &Handshakes, forgets: bool) -> Vec<Remedy> {
-    let (cache, to, risk, certificate) = match server.service {
-        "apache" => (
-            "SSLSessionCache",
-            "shmcb:ssl_scache(512000)",
-            "half a megabyte of shared memory; mod_socache_shmcb must be loaded",
-            "SSLCertificateFile",
-        ),
-        "nginx" => ("ssl_session_cache", "shared:webdyno:10m", "10 MB of shared memory", "ssl_certificate"),
-        _ => return vec![],
-    };
-    let cache = remedy(
-        server.service,
-        cache,
-        Some(to),
-        ApplyClass::Reload,
-        risk,
-        "returning clients resume their session, without a signature",
-    );
-    let has_rsa = of.key.as_ref().is_some_and(|key| key.starts_with("RSA"));
-    let key = remedy(
-        server.service,
-        certificate,
-        None,
-        ApplyClass::Manual,
-        "clients from before 2010 do not support such keys: keep the old certificate beside it",
-        "a key on an elliptic curve (ECDSA P-256) signs in some hundredths of a millisecond",
-    );
-    [forgets.then_some(cache), has_rsa.then_some(key)].into_iter().flatten().collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{add_samples, facts, scoped_setting, with_changes};
     use crate::settings::effective::RequestTarget;
     use webdyno_model::processor_time::{ProcessorTime, ProcessorTimePart, ProcessorWork};
-    use webdyno_model::service::ScopedSetting;
+    use webdyno_model::service::SettingValue;
 
     type FactChanges<'a> = &'a [(FactId, f64)];
 
@@ -371,19 +234,19 @@ mod tests {
             (FactId::connections_reused_fraction, 0.0),
             (FactId::ended_per_s, 300.0),
         ];
-        let values = with_changes(&base, changes);
-        let mut facts = facts(&values, &[]);
-        let scoped = |(setting, value): &(&str, &str)| ScopedSetting {
-            setting: (*setting).into(),
-            value: (*value).into(),
-            scope: vec!["VirtualHost *:443".into()],
-            ..ScopedSetting::default()
-        };
+        let mut facts = of_host(&with_changes(&base, changes), settings);
+        facts.wants_keepalive = wants;
+        check(&facts)
+    }
+
+    /// Facts of a load over TLS, whose virtual host has these settings.
+    fn of_host(values: FactChanges, settings: &[(&str, &str)]) -> Facts {
+        let mut facts = facts(values, &[]);
+        let scoped = |(setting, value): &(&str, &str)| scoped_setting(setting, value, &["VirtualHost *:443"]);
         facts.service.as_mut().unwrap().scoped = settings.iter().map(scoped).collect();
         facts.request_targets =
             vec![RequestTarget { share: 1.0, ..RequestTarget::of("https://h/a").unwrap() }];
-        facts.wants_keepalive = wants;
-        check(&facts)
+        facts
     }
 
     const LARGE: (&str, &str) = ("SSLCertificateFile key", "RSA 4096");
@@ -407,7 +270,7 @@ mod tests {
                 (FactId::pressure_group_cpu_some_fraction, wait),
                 (FactId::new_connections_per_s, 260.0),
             ];
-            let mut facts = facts(&values, &[]);
+            let mut facts = of_host(&values, &[&FORGETS[..], &[LARGE]].concat());
             let part = ProcessorTimePart {
                 work: ProcessorWork::TlsHandshakes,
                 fraction: 0.85,
@@ -416,16 +279,6 @@ mod tests {
             };
             facts.processor_time =
                 Some(ProcessorTime { with_kernel: true, parts: vec![part], ..ProcessorTime::default() });
-            let scoped = |(setting, value): &(&str, &str)| ScopedSetting {
-                setting: (*setting).into(),
-                value: (*value).into(),
-                scope: vec!["VirtualHost *:443".into()],
-                ..ScopedSetting::default()
-            };
-            let all = [&FORGETS[..], &[LARGE]].concat();
-            facts.service.as_mut().unwrap().scoped = all.iter().map(scoped).collect();
-            facts.request_targets =
-                vec![RequestTarget { share: 1.0, ..RequestTarget::of("https://h/a").unwrap() }];
             check(&facts).map(|finding| finding.confidence)
         };
         let sampled = Some(CONFIDENCE_SAMPLED);
@@ -442,19 +295,10 @@ mod tests {
                 (FactId::new_connections_per_s, per_s),
                 (FactId::ended_per_s, per_s),
             ];
-            let mut facts = facts(&values, &[]);
+            let settings = [("KeepAlive", "Off"), ("SSLCertificateFile key", "ECDSA P-256")];
+            let mut facts = of_host(&values, &settings);
             let places = [("apache2;libcrypto.so.3;BN_mod", 170), ("apache2;mod_perl.so", 830)];
-            crate::facts::testing::add_samples(&mut facts, &places);
-            let scoped = |(setting, value): (&str, &str)| ScopedSetting {
-                setting: setting.into(),
-                value: value.into(),
-                scope: vec!["VirtualHost *:443".into()],
-                ..ScopedSetting::default()
-            };
-            let of_host = [("KeepAlive", "Off"), ("SSLCertificateFile key", "ECDSA P-256")];
-            facts.service.as_mut().unwrap().scoped = of_host.map(scoped).into();
-            facts.request_targets =
-                vec![RequestTarget { share: 1.0, ..RequestTarget::of("https://h/a").unwrap() }];
+            add_samples(&mut facts, &places);
             check(&facts).map(|finding| finding.confidence)
         };
         // 17% and 0.1 ms of each.
@@ -497,21 +341,15 @@ mod tests {
                 (FactId::connections_reused_fraction, 0.0),
                 (FactId::ended_per_s, 300.0),
             ];
-            let mut facts = facts(&values, &[]);
+            let mut facts = of_host(&values, &[]);
             let service = facts.service.as_mut().unwrap();
             service.service = "nginx".into();
             for (name, value) in settings {
                 let known = service.settings.entry((*name).to_owned()).or_default();
                 known.configured = Some(SettingValue::parse(value));
             }
-            let of_http = |key: &str| ScopedSetting {
-                setting: "ssl_certificate key".into(),
-                value: key.into(),
-                ..ScopedSetting::default()
-            };
+            let of_http = |key: &str| scoped_setting("ssl_certificate key", key, &[]);
             service.scoped = key.map(of_http).into_iter().collect();
-            facts.request_targets =
-                vec![RequestTarget { share: 1.0, ..RequestTarget::of("https://h/a").unwrap() }];
             facts.wants_keepalive = wants;
             check(&facts).map(|finding| {
                 let change = |remedy: &Remedy| {

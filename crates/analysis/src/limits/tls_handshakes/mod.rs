@@ -22,6 +22,7 @@
 //! `perf top` shows bn_mul and the like.
 
 pub(crate) mod finding;
+mod settings;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
