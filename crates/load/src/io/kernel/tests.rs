@@ -8,7 +8,7 @@ use nix::sys::socket::sockopt::Timestamping;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 use webdyno_model::workload::{Clock, RequestSpec, Workload};
 
