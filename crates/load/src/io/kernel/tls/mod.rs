@@ -6,25 +6,23 @@
 //! what the kernel will not signal again (a close that came with the last bytes) is reported by
 //! [`TlsStream::take_unreported_readiness`].
 
+mod buffers;
+
+pub(super) use buffers::TlsInput;
+
 use crate::io::network_io::{Handshake, SocketError};
-use crate::io::rx_timestamps::RxTimestampReader;
+use buffers::{INPUT_BYTES, PlaintextBuffer, append, has_whole_record};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::SendFlags;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::ServerName;
-use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
-};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{ClientConfig, HandshakeKind};
 use std::sync::Arc;
 
-/// Received bytes of the connection that is read now. A handshake message has at most 64 kB, a record 18 kB.
-const INPUT_BYTES: usize = 192 * 1024;
 /// Received bytes that may wait for the rest of a message.
 const WAITING_BYTES_MAX: usize = 96 * 1024;
-/// The smallest read from the socket: a whole record.
-const READ_BYTES_MIN: usize = 17 * 1024;
 /// Bytes of a request that are encrypted before each send.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks, or reads, of one connection before others have their turn.
@@ -37,94 +35,6 @@ const FLIGHT_BYTES: usize = 600;
 const OUTGOING_BYTES_KEPT: usize = 4096;
 /// What is read of a connection before it is closed: with bytes unread the kernel would send a reset instead of a FIN.
 const DRAIN_BYTES_MAX: usize = 64 * 1024;
-
-/// The receive buffer of a thread, shared by its connections.
-pub(super) struct TlsInput {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-    reader: RxTimestampReader,
-    /// Whether the connection is timestamped.
-    pub(super) timestamped: bool,
-    /// The timestamp of its last read, 0 when that had none; `None` when nothing was read.
-    pub(super) timestamp_ns: Option<u64>,
-}
-
-impl TlsInput {
-    pub(super) fn new() -> Self {
-        Self {
-            bytes: vec![0; INPUT_BYTES],
-            start: 0,
-            end: 0,
-            reader: RxTimestampReader::new(),
-            timestamped: false,
-            timestamp_ns: None,
-        }
-    }
-
-    /// Begins with what a connection had received before.
-    fn load(&mut self, waiting: &mut Vec<u8>) {
-        (self.start, self.end) = (0, waiting.len());
-        self.bytes[..waiting.len()].copy_from_slice(waiting);
-        *waiting = vec![];
-    }
-
-    fn filled(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.end]
-    }
-
-    fn is_empty(&self) -> bool {
-        self.start == self.end
-    }
-
-    /// Receives up to `requested` bytes. Returns how many came, and how many there was room for.
-    fn read(&mut self, socket: &OwnedFd, requested: usize) -> rustix::io::Result<(usize, usize)> {
-        if self.is_empty() {
-            (self.start, self.end) = (0, 0);
-        } else if self.bytes.len() - self.end < READ_BYTES_MIN {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        let requested = requested.max(READ_BYTES_MIN).min(self.bytes.len() - self.end);
-        let room = &mut self.bytes[self.end..self.end + requested];
-        let count = match self.timestamped {
-            false => rustix::net::recv(socket, room, RecvFlags::empty())?.1,
-            true => {
-                let (count, timestamp_ns) = self.reader.recv(socket, room, RecvFlags::empty())?;
-                if count > 0 {
-                    self.timestamp_ns = Some(timestamp_ns);
-                }
-                count
-            }
-        };
-        self.end += count;
-        Ok((count, requested))
-    }
-}
-
-/// Where decrypted bytes go.
-struct PlaintextBuffer<'a> {
-    /// `None` drops them.
-    buffer: Option<&'a mut [u8]>,
-    room: usize,
-    filled: usize,
-}
-
-impl PlaintextBuffer<'_> {
-    /// Copies what there is room for. Returns how much that was.
-    fn push(&mut self, bytes: &[u8]) -> usize {
-        let count = bytes.len().min(self.room - self.filled);
-        if let Some(buffer) = &mut self.buffer {
-            buffer[self.filled..self.filled + count].copy_from_slice(&bytes[..count]);
-        }
-        self.filled += count;
-        count
-    }
-
-    fn is_full(&self) -> bool {
-        self.filled == self.room
-    }
-}
 
 /// How far processing the received records has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,7 +162,7 @@ impl TlsStream {
         input: &mut TlsInput,
         called_ns: u64,
     ) -> Result<(), SocketError> {
-        let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
+        let mut nothing = PlaintextBuffer::none();
         loop {
             let progress =
                 self.process(input, &mut nothing).inspect_err(|_| self.send_alert(socket, input))?;
@@ -334,7 +244,7 @@ impl TlsStream {
     /// for the record that does.
     pub(super) fn has_ended(&mut self, input: &mut TlsInput) -> bool {
         if self.ended.is_none() && has_whole_record(&self.waiting) {
-            let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
+            let mut nothing = PlaintextBuffer::none();
             input.load(&mut self.waiting);
             if let Err(error) = self.process(input, &mut nothing) {
                 self.ended.get_or_insert(Err(error));
@@ -385,7 +295,7 @@ impl TlsStream {
     /// Encrypts bytes of a request behind what stands in `outgoing`.
     fn encrypt(&mut self, bytes: &[u8]) -> Result<(), SocketError> {
         let mut waiting = std::mem::take(&mut self.waiting);
-        let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
+        let mut nothing = PlaintextBuffer::none();
         loop {
             let (used, step) = self.step(&mut waiting, &mut nothing, Some(TlsWrite::Data(bytes)))?;
             waiting.drain(..used);
@@ -467,7 +377,7 @@ impl TlsStream {
 
     /// After an error: sends the alert with its reason, as far as the kernel takes it at once.
     fn send_alert(&mut self, socket: &OwnedFd, input: &mut TlsInput) {
-        let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
+        let mut nothing = PlaintextBuffer::none();
         let alert = self.step(input.filled(), &mut nothing, None);
         if alert.is_ok() {
             let _ = self.flush(socket);
@@ -482,7 +392,7 @@ impl TlsStream {
         }
         let _ = self.receive(socket, input, None, DRAIN_BYTES_MAX);
         if self.outgoing.is_empty() && !matches!(self.ended, Some(Err(_))) {
-            let mut nothing = PlaintextBuffer { buffer: None, room: 0, filled: 0 };
+            let mut nothing = PlaintextBuffer::none();
             let mut waiting = std::mem::take(&mut self.waiting);
             if self.step(&mut waiting, &mut nothing, Some(TlsWrite::Close)).is_ok() {
                 let _ = self.flush(socket);
@@ -518,33 +428,4 @@ impl TlsWrite<'_> {
             })
         })
     }
-}
-
-/// Whether a whole record stands there. RFC 8446, section 5.1: type, version, length.
-fn has_whole_record(bytes: &[u8]) -> bool {
-    bytes
-        .get(3..5)
-        .is_some_and(|length| bytes.len() >= 5 + usize::from(u16::from_be_bytes([length[0], length[1]])))
-}
-
-/// Appends what `write` puts into the room it is given; it says so when that is too small.
-fn append(
-    bytes: &mut Vec<u8>,
-    mut room: usize,
-    mut write: impl FnMut(&mut [u8]) -> Result<usize, Option<InsufficientSizeError>>,
-) -> Result<(), SocketError> {
-    let at = bytes.len();
-    for _ in 0..2 {
-        bytes.resize(at + room, 0);
-        match write(&mut bytes[at..]) {
-            Ok(count) => {
-                bytes.truncate(at + count);
-                return Ok(());
-            }
-            Err(Some(size)) => room = size.required_size,
-            Err(None) => break,
-        }
-    }
-    bytes.truncate(at);
-    Err(SocketError::Tls)
 }
