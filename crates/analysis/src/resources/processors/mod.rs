@@ -4,24 +4,23 @@
 //! of low priority fills them too. What proves it is that the service waits for one: pressure stall information of its
 //! control group (Documentation/accounting/psi.rst), or more of its processes that want to run than do.
 
-use crate::facts::processor_time::is_behind_sites;
-use crate::facts::{FactId, Facts, fact_ids};
-use crate::resources::concurrency::{
-    is_full_in_bursts, requests_in_flight, share_of_full_processors, targets,
+mod consumers;
+
+pub(crate) use consumers::{
+    DATABASES, NAMED_FRACTION_MIN, may_be_own, services_cores, silent_database, unseen_database,
 };
+pub use consumers::{OtherProcesses, other_processes, own_cores, users};
+
+use crate::facts::{FactId, Facts, fact_ids};
+use crate::resources::concurrency::{is_full_in_bursts, requests_in_flight, targets};
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::utilisation::rate;
 use crate::settings::backends;
-use crate::wording::format_number;
-use webdyno_model::service::ServiceSnapshot;
 
 /// What takes so much of full processors is what they are full with.
 pub(crate) const MOST_FRACTION_MIN: f64 = 0.6;
 /// What is believed of others where a database takes most, and nobody sees for whom.
 pub(crate) const CONFIDENCE_BEHIND_DATABASE: f64 = 0.4;
-
-/// Databases, as the kernel names them.
-pub(crate) const DATABASES: [&str; 3] = ["mariadbd", "mysqld", "postgres"];
 
 /// From this share on processors are full: between a process that ends its turn and the next one there are always gaps, and
 /// where the generator shares the cores it is waited for at times.
@@ -141,38 +140,6 @@ fn are_hardly_at_processors(facts: &Facts) -> bool {
         && is_below(FactId::service_running_mean, RUNNING_MAX)
 }
 
-/// Whether it may be the service's own PHP or database that is taken for another program: which ones these are could not be seen.
-pub(crate) fn may_be_own(facts: &Facts, others: &OtherProcesses) -> bool {
-    let of_sites = others.programs.iter().filter(|(name, _)| is_behind_sites(name));
-    let of_sites: f64 = of_sites.map(|(_, cores)| cores).sum();
-    backends::are_unseen(facts.topology.as_ref()) && of_sites >= NAMED_FRACTION_MIN * others.named_cores
-}
-
-/// A database on this machine that takes most of full processors, and whose clients could not be seen: whoever has a site beside it asks
-/// it. Its program, the cores that it takes, and their share.
-pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64, f64)> {
-    let is_unseen =
-        backends::are_unseen(facts.topology.as_ref()) && facts.value(FactId::db_cpu_cores).is_none();
-    let mut programs = facts.each(FactId::foreign_program_cpu_cores).filter(|_| is_unseen);
-    let (program, cores) = programs.find(|(name, _)| DATABASES.contains(name))?;
-    let share = share_of_full_processors(facts, cores, BUSY_FRACTION_MIN)?;
-    (share >= MOST_FRACTION_MIN).then_some((program, cores, share))
-}
-
-/// A database behind the service that no collector asks, such as PostgreSQL: the name of its facts, what it is called, and the cores
-/// that it takes.
-pub(crate) fn silent_database(facts: &Facts) -> Option<(String, &str, f64)> {
-    let is_silent = |service: &ServiceSnapshot| {
-        service.service == backends::UNKNOWN && DATABASES.contains(&backends::program_name(service))
-    };
-    backends::named(facts.topology.as_ref()?).filter(|(_, service)| is_silent(service)).find_map(
-        |(name, service)| {
-            let cores = facts.value_of(FactId::backend_cpu_cores, &name)?;
-            Some((name, backends::program_name(service), cores))
-        },
-    )
-}
-
 /// The share of a request's time in a worker of an exhausted pool, or of its response time where no pool is, in which it is at a
 /// processor or waits for one.
 pub(crate) fn share_at_processors(facts: &Facts) -> Option<f64> {
@@ -282,86 +249,6 @@ fn waits(facts: &Facts, usable: f64) -> Option<(Option<f64>, f64)> {
     }
 }
 
-/// Cores that the service and its backends use together.
-pub fn own_cores(facts: &Facts) -> Option<f64> {
-    facts.value(FactId::service_cpu_cores).map(|service| service + backend_cores(facts))
-}
-
-fn backend_cores(facts: &Facts) -> f64 {
-    facts.each(FactId::backend_cpu_cores).map(|(_, cores)| cores).sum()
-}
-
-/// Cores of those that the service may use which programs take that are neither its own, nor its backends', nor ours.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct OtherProcesses {
-    /// How many.
-    pub cores: f64,
-    /// The part of it whose programs are known.
-    pub named_cores: f64,
-    /// These programs, the one that takes most first.
-    pub programs: Vec<(String, f64)>,
-}
-
-/// So much of what others take must have a name.
-pub(crate) const NAMED_FRACTION_MIN: f64 = 0.5;
-/// Programs that take less than this are not worth a name.
-const NAMED_CORES_MIN: f64 = 0.02;
-
-/// What other programs take; `None` where it is not known.
-pub fn other_processes(facts: &Facts) -> Option<OtherProcesses> {
-    let value = |name: FactId| facts.value(name).unwrap_or(0.0);
-    // The generator is taken off even if it may run elsewhere: what is left is surely others'.
-    let generator = if facts.value(FactId::client_cpu_cores).is_some() {
-        0.0
-    } else {
-        value(FactId::generator_cpu_cores)
-    };
-    let ours = backend_cores(facts) + value(FactId::agent_cpu_cores) + generator;
-    let everywhere = facts.value(FactId::foreign_cpu_cores)? - ours - value(FactId::kernel_threads_cpu_cores);
-    let usable = facts.value(FactId::usable_cores).zip(facts.value(FactId::usable_busy_fraction));
-    let here = usable.zip(facts.value(FactId::service_cpu_cores)).map(|((usable, busy), service)| {
-        let interrupts = value(FactId::cpu_softirq_fraction) * facts.value(FactId::cores).unwrap_or(usable);
-        usable * busy - service - ours - interrupts.min(usable)
-    });
-    let cores = here.map_or(everywhere, |here| here.min(everywhere)).max(0.0);
-    let mut programs: Vec<(String, f64)> = facts
-        .each(FactId::foreign_program_cpu_cores)
-        .filter(|(_, cores)| *cores >= NAMED_CORES_MIN)
-        .map(|(name, cores)| (name.to_owned(), cores))
-        .collect();
-    programs.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let named: f64 = programs.iter().map(|(_, cores)| cores).sum();
-    Some(OtherProcesses { cores, named_cores: named.min(cores), programs })
-}
-
-/// Who uses the processors, in words: `in cores: apache 0.4, mariadb 1.3`.
-pub fn users(facts: &Facts) -> String {
-    let worth_telling = |cores: &f64| *cores >= 0.05;
-    let service = facts.service.as_ref().map_or("the service", |service| match service.service.as_str() {
-        "unknown" => "the service",
-        name => name,
-    });
-    let one = |fact: FactId, name: &str| facts.value(fact).map(|cores| (name.to_owned(), cores));
-    let mut all: Vec<(String, f64)> = one(FactId::service_cpu_cores, service).into_iter().collect();
-    let backend =
-        |name: &str| if name == "unknown" { "the application server".to_owned() } else { name.to_owned() };
-    all.extend(facts.each(FactId::backend_cpu_cores).map(|(name, cores)| (backend(name), cores)));
-    all.extend(one(FactId::client_cpu_cores, "the load generator"));
-    all.retain(|(_, cores)| worth_telling(cores));
-    if let Some(foreign) = other_processes(facts).filter(|foreign| worth_telling(&foreign.cores)) {
-        let names: Vec<&str> = foreign.programs.iter().take(3).map(|(name, _)| name.as_str()).collect();
-        let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-        all.push((format!("other programs{names}"), foreign.cores));
-    }
-    let shares: Vec<String> =
-        all.into_iter().map(|(name, cores)| format!("{name} {}", format_number(cores))).collect();
-    if shares.is_empty() {
-        "by unidentified programs".into()
-    } else {
-        format!("in cores: {}", shares.join(", "))
-    }
-}
-
 /// The names of the facts that all this rests on.
 pub const FACTS: [FactId; 16] = fact_ids! {
     usable_busy_fraction, usable_cores, cpu_busy_fraction, cores, pressure_group_cpu_some_fraction,
@@ -372,12 +259,6 @@ pub const FACTS: [FactId; 16] = fact_ids! {
 
 /// Of less than this share nobody can say how it grows: a part of it is there without any request.
 pub(crate) const USED_FRACTION_MIN: f64 = 0.05;
-
-/// What all known services use.
-pub(crate) fn services_cores(facts: &Facts) -> Option<f64> {
-    let backends: f64 = facts.each(FactId::ahead_backend_cpu_cores).map(|(_, cores)| cores).sum();
-    Some(facts.value(FactId::service_cpu_cores)? + backends)
-}
 
 /// The rate at which this share of the processors would be busy. Where it is known who uses them, only the services'
 /// and the generator's time grows with the rate; what everybody else uses stays as it is, and what runs at a low priority
@@ -401,7 +282,7 @@ pub(crate) fn rate_at_cpu(facts: &Facts, share: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool, set};
+    use crate::facts::testing::{facts, of_pool};
 
     const BUSY: [(FactId, f64); 4] = [
         (FactId::usable_busy_fraction, 0.97),
@@ -535,30 +416,5 @@ mod tests {
             let seen = facts(&crate::facts::testing::with_changes(&seen, changes), &[]);
             assert_eq!(cpu_shortage(&seen).is_some(), is_short, "{changes:?}");
         }
-    }
-
-    #[test]
-    fn what_is_ours_is_not_foreign() {
-        let mut seen = facts(
-            &[
-                (FactId::usable_busy_fraction, 1.0),
-                (FactId::usable_cores, 2.0),
-                (FactId::cores, 2.0),
-                (FactId::service_cpu_cores, 0.2),
-                (FactId::foreign_cpu_cores, 1.8),
-                (FactId::generator_cpu_cores, 0.1),
-                (FactId::agent_cpu_cores, 0.05),
-            ],
-            &[],
-        );
-        of_pool(&mut seen, "mariadb", &[(FactId::backend_cpu_cores, 0.9)]);
-        of_pool(&mut seen, "gzip", &[(FactId::foreign_program_cpu_cores, 0.6)]);
-        let others = other_processes(&seen).unwrap();
-        assert!((others.cores - 0.75).abs() < 1e-9 && (others.named_cores - 0.6).abs() < 1e-9, "{others:?}");
-        assert_eq!(users(&seen), "in cores: apache 0.2, mariadb 0.9, other programs (gzip) 0.75");
-        // On cores of its own nobody else is.
-        set(&mut seen, FactId::usable_cores, 1.0);
-        set(&mut seen, FactId::service_cpu_cores, 0.97);
-        assert_eq!(other_processes(&seen).unwrap().cores, 0.0);
     }
 }
