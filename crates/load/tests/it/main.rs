@@ -16,6 +16,7 @@ mod http3;
 mod keepalive;
 mod killed;
 mod network;
+mod nginx;
 #[path = "../../../host/tests/it/ports.rs"]
 mod ports;
 mod probing;

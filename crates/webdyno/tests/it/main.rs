@@ -37,6 +37,8 @@ mod loading;
 #[path = "../../../host/tests/it/mounts.rs"]
 mod mounts;
 mod namespaces;
+#[path = "../../../load/tests/it/nginx.rs"]
+mod nginx;
 mod observing;
 mod other_tiers;
 mod other_tools;

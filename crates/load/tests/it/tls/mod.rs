@@ -1,6 +1,7 @@
 //! Loads over TLS, against a server by rustls: what is counted, what is refused, and how failures are reported.
 
-use crate::ports::free_port;
+mod with_nginx;
+
 use crate::secure::{Authority, Identity, Secure, Stream, closing, read_request, responding, response_of};
 use crate::server::{OK, Outcome, load, workload};
 use std::io::{Read, Write};
@@ -478,78 +479,4 @@ fn keys_may_change_at_any_time() {
     let outcome = load(&server.load_of(&authority, 200));
     assert_eq!((outcome.completed(), outcome.failed()), (200, 0), "{:?}", outcome.intervals);
     assert_eq!(outcome.sum(|interval| interval.connections.opened), 2);
-}
-
-/// nginx with TLS, in a folder of its own.
-struct Nginx {
-    child: std::process::Child,
-    address: std::net::SocketAddr,
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = rustix::process::kill_process(
-            rustix::process::Pid::from_child(&self.child),
-            rustix::process::Signal::TERM,
-        );
-        let _ = self.child.wait();
-    }
-}
-
-fn nginx(authority: &Authority, identity: &Identity) -> Option<Nginx> {
-    let folder = authority.path("nginx");
-    std::fs::create_dir(&folder).unwrap();
-    std::fs::write(folder.join("large"), vec![b'x'; LARGE]).unwrap();
-    std::fs::write(folder.join("index.html"), "ok").unwrap();
-    let address = std::net::SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let shown = folder.display();
-    let (certificate, key) = (identity.certificate_file.display(), identity.key_file.display());
-    // The workers of root are nobody, who may not read a folder of the test's.
-    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
-    let text = format!(
-        "{user} daemon off; pid {shown}/pid; error_log {shown}/error.log; worker_processes 1;\n\
-         events {{ worker_connections 256; }}\n\
-         http {{ access_log off; client_body_temp_path {shown}/b; proxy_temp_path {shown}/p;\n\
-         fastcgi_temp_path {shown}/f; uwsgi_temp_path {shown}/u; scgi_temp_path {shown}/s;\n\
-         server {{ listen {address} ssl; keepalive_requests 50; root {shown};\n\
-         ssl_certificate {certificate}; ssl_certificate_key {key}; }} }}\n"
-    );
-    let file = folder.join("nginx.conf");
-    std::fs::write(&file, text).unwrap();
-    let mut command = std::process::Command::new("nginx");
-    command.arg("-p").arg(&folder).arg("-c").arg(&file).stderr(std::process::Stdio::null());
-    let child = command.spawn().ok()?;
-    let nginx = Nginx { child, address };
-    let until = std::time::Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(address).is_err() {
-        assert!(std::time::Instant::now() < until, "nginx does not listen");
-        thread::sleep(Duration::from_millis(20));
-    }
-    Some(nginx)
-}
-
-#[test]
-fn nginx_is_loaded_over_tls() {
-    let (authority, identity) = pki();
-    let Some(nginx) = nginx(&authority, &identity) else {
-        assert!(std::env::var_os("CI").is_none(), "nginx is missing: apt-get install nginx-light");
-        return crate::skip::skip("nginx is missing; install nginx-light");
-    };
-    let mut load_of = workload(&format!("https://localhost:{}/", nginx.address.port()));
-    load_of.transport.address_family = webdyno_model::transport::AddressFamily::Ipv4;
-    load_of.transport.tls.ca_file = Some(authority.file());
-    (load_of.stop.requests, load_of.stop.duration_us) = (Some(2000), None);
-    load_of.connections = 10;
-    assert_eq!(probe(&mut prepare(&load_of).unwrap()).unwrap().status, Some(200));
-    let outcome = load(&load_of);
-    assert_eq!((outcome.completed(), outcome.failed()), (2000, 0), "{:?}", outcome.intervals);
-    // It closes each connection after 50 requests, and the next one resumes its session.
-    let opened = outcome.sum(|interval| interval.connections.opened);
-    let resumed = outcome.sum(|interval| interval.connections.tls_resumed);
-    assert!(opened >= 40 && resumed >= 20 && resumed < opened, "{opened} {resumed}");
-    load_of.requests[0].url = format!("https://localhost:{}/large", nginx.address.port());
-    load_of.stop.requests = Some(30);
-    load_of.expect = vec![webdyno_model::workload::Expectation::Length(LARGE as u64)];
-    let outcome = load(&load_of);
-    assert_eq!((outcome.completed(), outcome.failed()), (30, 0), "{:?}", outcome.intervals);
 }

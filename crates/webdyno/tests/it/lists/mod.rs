@@ -1,7 +1,9 @@
 //! Lists of URLs and workloads of trees, on a real nginx whose log says what was asked for.
 
-use crate::ports::free_port;
-use crate::support::{Place, Server, answers_within, run, shared_turn, signal, skip, wait_until};
+mod from_log;
+
+use crate::nginx::Nginx;
+use crate::support::{Place, Server, answers_within, run, shared_turn, signal, wait_until};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,18 +13,10 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// Long enough for whatever else keeps the machine busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// nginx that serves `place/tree`, and writes down what it sent.
-struct Nginx {
-    child: std::process::Child,
-    port: u16,
+/// An nginx that serves `place/tree`, and writes down what it sent.
+struct Site {
+    nginx: Nginx,
     log: PathBuf,
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        signal(self.child.id(), rustix::process::Signal::TERM);
-        let _ = self.child.wait();
-    }
 }
 
 /// A line of its log.
@@ -34,36 +28,32 @@ struct Served {
     uri: String,
 }
 
-impl Nginx {
-    /// `None` where it is not installed.
+impl Site {
+    /// `None` where nginx is not installed.
     fn start(place: &Place) -> Option<Self> {
-        let folder = place.path("nginx");
-        std::fs::create_dir(&folder).unwrap();
-        let (port, displayed, tree) = (free_port(), folder.display(), place.path("tree"));
-        // The workers of root are nobody, who may not read a folder of the test's.
-        let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
-        let text = format!(
-            "{user} daemon off; pid {displayed}/pid; error_log {displayed}/error.log; worker_processes 1;\n\
-             events {{ worker_connections 256; }}\n\
-             http {{ client_body_temp_path {displayed}/b; proxy_temp_path {displayed}/p; keepalive_requests 1000000;\n\
-             fastcgi_temp_path {displayed}/f; uwsgi_temp_path {displayed}/u; scgi_temp_path {displayed}/s;\n\
-             log_format plain '$status $bytes_sent $body_bytes_sent $request_uri'; access_log {displayed}/log plain;\n\
-             log_format own '$request_time|$status|$remote_addr|$msec|\"$request\"'; access_log {displayed}/own.log own;\n\
-             server {{ listen 127.0.0.1:{port}; location /files/ {{ alias {0}/; }} location = /robots.txt {{ alias {0}/robots.txt; }} }} }}\n",
-            tree.display()
-        );
-        let file = folder.join("nginx.conf");
-        std::fs::write(&file, text).unwrap();
-        let mut command = std::process::Command::new("nginx");
-        command.arg("-p").arg(&folder).arg("-c").arg(&file).stderr(std::process::Stdio::null());
-        let nginx = Self { child: command.spawn().ok()?, port, log: folder.join("log") };
-        assert!(answers_within(port, PATIENCE), "nginx does not answer");
-        nginx.forget();
-        Some(nginx)
+        let (folder, tree) = (place.path("nginx"), place.path("tree"));
+        let http = |address| {
+            format!(
+                "keepalive_requests 1000000;\n\
+                 log_format plain '$status $bytes_sent $body_bytes_sent $request_uri'; access_log {0}/log plain;\n\
+                 log_format own '$request_time|$status|$remote_addr|$msec|\"$request\"'; access_log {0}/own.log own;\n\
+                 server {{ listen {address}; location /files/ {{ alias {1}/; }} location = /robots.txt {{ alias {1}/robots.txt; }} }}",
+                folder.display(),
+                tree.display()
+            )
+        };
+        let site = Self { nginx: Nginx::start(&folder, http)?, log: folder.join("log") };
+        assert!(answers_within(site.port(), PATIENCE), "nginx does not answer");
+        site.forget();
+        Some(site)
+    }
+
+    fn port(&self) -> u16 {
+        self.nginx.address.port()
     }
 
     fn base(&self) -> String {
-        format!("http://127.0.0.1:{}/files", self.port)
+        format!("http://{}/files", self.nginx.address)
     }
 
     /// Begins its log anew. It writes a line when a request has ended: the last one may still be on its way.
@@ -93,15 +83,6 @@ impl Nginx {
         self.forget();
         served
     }
-}
-
-fn nginx(place: &Place) -> Option<Nginx> {
-    let nginx = Nginx::start(place);
-    if nginx.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "nginx is missing: apt-get install nginx-light");
-        skip("nginx is missing; install nginx-light");
-    }
-    nginx
 }
 
 fn counted(served: &[Served]) -> BTreeMap<String, u64> {
@@ -150,16 +131,9 @@ fn every_file_of_a_tree_has_its_turn() {
     std::fs::write(place.path("tree/.git/config"), "no").unwrap();
     std::os::unix::fs::symlink("nowhere", place.path("tree/broken")).unwrap();
     std::os::unix::fs::symlink("..", place.path("tree/0001/circle")).unwrap();
-    let Some(nginx) = nginx(&place) else { return };
-    let reported = run(place.webdyno().args([
-        "workload",
-        "from-tree",
-        "tree",
-        "--url",
-        &nginx.base(),
-        "-o",
-        "mix.toml",
-    ]));
+    let Some(site) = Site::start(&place) else { return };
+    let reported =
+        run(place.webdyno().args(["workload", "from-tree", "tree", "--url", &site.base(), "-o", "mix.toml"]));
     let reported = reported.with_code(0).stdout;
     assert!(reported.contains("210 files") && reported.contains("2 hidden"), "{reported}");
     assert!(reported.contains("2 that cannot be read"), "{reported}");
@@ -170,7 +144,7 @@ fn every_file_of_a_tree_has_its_turn() {
         let load =
             ["run", "--workload", "mix.toml", "-n", "630", "-c", "4", "-t", threads, "-q", "--json", "-"];
         let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
-        let served = nginx.served(630);
+        let served = site.served(630);
         let counts = counted(&served);
         assert!(counts.len() == 210 && counts.values().all(|&count| count == 3), "{counts:?}");
         assert!(served.iter().all(|served| served.status == 200), "{served:?}");
@@ -185,9 +159,9 @@ fn a_law_of_popularity_is_followed_on_any_number_of_threads() {
     let _turn = shared_turn();
     let place = Place::new();
     make_tree(&place, &["--size-distribution", "fixed"]);
-    let Some(nginx) = nginx(&place) else { return };
+    let Some(site) = Site::start(&place) else { return };
     let make =
-        ["workload", "from-tree", "tree", "--url", &nginx.base(), "--size-distribution", "-o", "mix.toml"];
+        ["workload", "from-tree", "tree", "--url", &site.base(), "--size-distribution", "-o", "mix.toml"];
     let reported =
         run(place.webdyno().args(make).args(["--popularity", "zipf=0.9", "--seed", "5"])).with_code(0).stdout;
     assert!(reported.contains("80%  ") && reported.contains("of each request"), "{reported}");
@@ -209,7 +183,7 @@ fn a_law_of_popularity_is_followed_on_any_number_of_threads() {
         let requests = REQUESTS.to_string();
         let load = ["run", "--workload", "mix.toml", "-n", &requests, "-c", "4", "-t", threads, "-q"];
         run(place.webdyno().args(load)).with_code_in(&[0, 3]);
-        counted(&nginx.served(REQUESTS))
+        counted(&site.served(REQUESTS))
     };
     let counts = load("1");
     // The same seed asks for the same files.
@@ -255,118 +229,6 @@ fn lists_are_loaded_as_siege_loads_them() {
     }
 }
 
-/// What a log has is sent again: as many in each second, of the same mix, on a site whose own log says so; by its sessions, too.
-#[test]
-fn a_log_is_sent_again() {
-    let _turn = shared_turn();
-    let place = Place::new();
-    std::fs::create_dir_all(place.path("tree")).unwrap();
-    for name in ["a.html", "b.png", "robots.txt"] {
-        std::fs::write(place.path("tree").join(name), "x").unwrap();
-    }
-    let Some(nginx) = Nginx::start(&place) else { return };
-    let line = |second: usize, client: usize, request: &str, status: u16| {
-        format!(
-            "10.0.0.{client} - - [10/Oct/2026:13:55:{second:02} +0000] \"{request} HTTP/1.1\" {status} 1\n"
-        )
-    };
-    let counts = [20, 90, 0, 30, 160, 5];
-    let names = ["/files/a.html", "/files/b.png", "/files/a.html", "/robots.txt"];
-    let mut log = line(1, 1, "POST /files/a.html", 200) + &line(2, 1, "GET /no", 404) + "rubbish\n";
-    for (second, count) in counts.iter().enumerate() {
-        // Eleven clients in each second, other ones in the second half: which, and in which order, is in the query.
-        let request = |n: usize| {
-            let client = n % 11 + 100 * (second / 3);
-            line(second, client, &format!("GET {}?v={client}-{second}{n:03}", names[n % names.len()]), 200)
-        };
-        log.extend((0..*count).map(request));
-    }
-    std::fs::write(place.path("old.log"), log).unwrap();
-    let base = format!("http://127.0.0.1:{}", nginx.port);
-    let made = run(place.webdyno().args(["workload", "from-log", "old.log", "--url", &base, "--speed", "2"]));
-    let text = made.with_code(0).stdout;
-    for part in [
-        "305 requests in the busiest 6 s, 2 times as fast",
-        "peak second 320/s",
-        "1 request of methods like POST",
-        "1 request that failed",
-        "1 line that were not understood",
-    ] {
-        assert!(text.contains(part), "{text}");
-    }
-    let list = std::fs::read_to_string(place.path("workload.urls")).unwrap();
-    assert!(!list.contains('?'), "{list}");
-    let load = ["run", "--workload", "workload.toml", "-q", "--json", "-"];
-    let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
-    let replay = &json["replay"];
-    assert_eq!(
-        (replay["planned_requests"].as_u64(), replay["started_requests"].as_u64()),
-        (Some(305), Some(305))
-    );
-    // Two seconds of the log are one of the load.
-    assert_eq!(
-        (replay["planned_peak_rate"].as_f64(), replay["peak_rate"].as_f64()),
-        (Some(165.0), Some(165.0))
-    );
-    // What falls into another second on a busy machine differs a little.
-    assert!(replay["mix_difference"].as_f64().unwrap() < 0.01, "{replay}");
-    let sent = counted(&nginx.served(305));
-    let of_list = list.lines().map(|url| url.trim_start_matches(&base).to_owned());
-    let mut expected = std::collections::BTreeMap::new();
-    of_list.for_each(|path| *expected.entry(path).or_insert(0) += 1);
-    assert_eq!(sent, expected);
-    sessions_are_made_again(&place, &nginx, &base);
-}
-
-/// The same log twice as fast, by visitors who do what its clients did.
-fn sessions_are_made_again(place: &Place, nginx: &Nginx, base: &str) {
-    nginx.forget();
-    let words =
-        ["workload", "from-log", "old.log", "--url", base, "--sessions", "--keep-query", "--speed", "2"];
-    let text = run(place.webdyno().args(words).args(["-o", "sessions.toml"])).with_code(0).stdout;
-    assert!(text.contains("22 sessions, 13.9 each, at most 11 active at once"), "{text}");
-    let written = std::fs::read_to_string(place.path("sessions.toml")).unwrap();
-    assert!(!written.contains("10.0.0."), "{written}");
-    run(place.webdyno().args(["workload", "check", "sessions.toml"])).with_code(0);
-    let load = ["run", "--workload", "sessions.toml", "-q", "--out", "out", "--json", "-"];
-    let json = run(place.webdyno().args(load)).with_code_in(&[0, 3]).json();
-    let replay = &json["replay"];
-    for (key, planned, tolerance) in [
-        ("started_requests", 305.0, 0.0),
-        ("planned_requests", 305.0, 0.0),
-        ("started_sessions", 22.0, 0.0),
-        ("planned_sessions", 22.0, 0.0),
-        ("planned_peak_rate", 165.0, 0.0),
-        ("peak_rate", 165.0, 0.05),
-        ("planned_active_sessions", 11.0, 0.0),
-        ("active_sessions", 11.0, 0.1),
-        ("mix_difference", 0.0, 0.01),
-    ] {
-        let value = replay[key].as_f64().unwrap();
-        assert!((value - planned).abs() <= tolerance * planned.max(1.0), "{key}: {replay}");
-    }
-    let text = run(place.webdyno().args(["report", "out"])).with_code(0).stdout;
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("22 of 22 sessions, 13.9 requests each (in the log 13.9)"), "{text}");
-    // The client's own order, also where its requests are of one second.
-    let mut by_client: std::collections::BTreeMap<String, Vec<u32>> = std::collections::BTreeMap::new();
-    for served in nginx.served(305).iter().filter_map(|served| served.uri.split_once("?v=")) {
-        let (client, place) = served.1.split_once('-').unwrap();
-        by_client.entry(client.to_owned()).or_default().push(place.parse().unwrap());
-    }
-    assert_eq!(by_client.values().map(Vec::len).sum::<usize>(), 305);
-    assert!(by_client.len() == 22 && by_client.values().all(|places| places.is_sorted()), "{by_client:?}");
-    its_own_log_is_read(place, nginx);
-}
-
-/// A format that nothing but the server's configuration tells.
-fn its_own_log_is_read(place: &Place, nginx: &Nginx) {
-    let port = nginx.port.to_string();
-    let logs = ["logs", "nginx/own.log", "--server", "local", "--port", &port, "--json", "-"];
-    let json = run(place.webdyno().args(logs)).with_code(0).json();
-    assert!(json["requests"].as_u64() >= Some(610) && json["lines"]["not_understood"] == 0, "{json}");
-}
-
 /// What a browser recorded is sent again by users of their own.
 #[test]
 fn a_recording_of_a_browser_is_loaded() {
@@ -408,9 +270,9 @@ fn the_pages_of_a_site_are_loaded() {
     ] {
         std::fs::write(tree.join(name), text).unwrap();
     }
-    let Some(nginx) = Nginx::start(&place) else { return };
-    let site = format!("http://127.0.0.1:{}/files/index.html", nginx.port);
-    let walk = ["workload", "from-site", &site, "--rate", "100", "--users", "2"];
+    let Some(site) = Site::start(&place) else { return };
+    let url = format!("{}/index.html", site.base());
+    let walk = ["workload", "from-site", &url, "--rate", "100", "--users", "2"];
     let text = run(place.webdyno().args(walk)).with_code(0).stdout;
     for part in ["2 pages and 1 other file ", "1 URL kept out by robots.txt", "1 URL answered with an error"]
     {
