@@ -4,12 +4,15 @@
 //! Killed is as soon as a record is seen in the file; the process may have got further by then, so what counts as
 //! hit is the last record that the dead left behind.
 
+mod cases;
+
 use crate::debian::{Debian, Layout, Tree, WORKERS, can_run};
 use crate::extent::{leave_out, runs_all};
 use crate::skip::needs;
 use crate::support::{
     Place, allows, answers_within, children, is_alive, scoreboard, signal, turn, wait_until,
 };
+use cases::{Case, Hit, IN_FORCE, Script, Whom, in_force};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::process::{Pid, Signal, kill_process, setpriority_process};
@@ -48,58 +51,11 @@ const TRIES_MAX: usize = 10;
 /// How often what was not hit is tried again.
 const AGAIN_MAX: usize = 2;
 
-/// The share of the wanted kills that must have hit the very record they were meant for. The next record may follow
-/// within a fraction of a millisecond, so on a busy machine some come late; they still count as kills, at what they hit.
-const HIT_SHARE_MIN: f64 = 0.8;
-
 /// How often is looked at what tells nobody that it changes.
 const POLL: Duration = Duration::from_micros(100);
 
 /// The guardian reverts within this time of the death of its tool.
 const REVERT_MAX: Duration = Duration::from_secs(30);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Whom {
-    Tool,
-    Guardian,
-    Both,
-}
-
-const EVERYBODY: [Whom; 3] = [Whom::Tool, Whom::Guardian, Whom::Both];
-
-/// One kill.
-#[derive(Debug, Clone, Copy)]
-struct Case {
-    layout: Layout,
-    whom: Whom,
-    /// The records that are in the journal then.
-    records: usize,
-    /// Not yet then, but when Apache is stopped after that.
-    in_outage: bool,
-    /// The tool gets this signal as soon as the change is in force: the rest is putting back.
-    before: Option<Signal>,
-}
-
-/// What a kill came to.
-#[derive(Debug)]
-struct Hit {
-    case: Case,
-    /// The last record that was written before the death.
-    record: String,
-    /// Whether Apache was stopped and not started again yet.
-    apache_was_down: bool,
-    /// From the death of the tool to the end of its guardian.
-    reverted_in: Option<Duration>,
-}
-
-impl Hit {
-    /// Whether the dead may have left a part of the boot hook. One that is not whole yet starts at no boot, and nothing is
-    /// changed before it is. One that is half removed does not start either, and all the rest was put back or kept before.
-    fn halves_a_hook(&self, starts: bool) -> bool {
-        let is_over = self.record.starts_with("undone ") || self.record == "kept";
-        self.record == "intent boot_hook" || (is_over && !starts)
-    }
-}
 
 fn is_of_hook(line: &str) -> bool {
     line.contains("webdyno-rollback-")
@@ -110,7 +66,7 @@ fn whatever_is_killed_the_server_ends_as_it_was() {
     let _turn = turn();
     needs!(can_run());
     let place = Place::new();
-    let script = Script::learn(&place);
+    let script = learn(&place);
     leave_out(
         script.all_cases().len() - script.cases().len(),
         "kills of a session at a record of its journal",
@@ -129,121 +85,16 @@ fn whatever_is_killed_the_server_ends_as_it_was() {
     assert!(slowest < REVERT_MAX, "a guardian took {slowest:?}");
 }
 
-/// The records of sessions that nobody kills: one that keeps its change, and one that is interrupted and puts it back.
-struct Script {
-    keeping: Vec<String>,
-    putting_back: Vec<String>,
-}
-
-impl Script {
-    fn learn(place: &Place) -> Self {
-        let records = |layout, before| Bench { place, servers: BTreeMap::new() }.records(layout, before);
-        let (keeping, putting_back) = std::thread::scope(|scope| {
-            let keeping = scope.spawn(|| records(Layout::Restart, None));
-            let putting_back = records(Layout::DropIn, Some(Signal::INT));
-            (keeping.join().unwrap(), putting_back)
-        });
-        assert!(in_force(&keeping) == in_force(&putting_back), "{keeping:?}, {putting_back:?}");
-        Self { keeping, putting_back }
-    }
-
-    /// The kills that are made: all, or of those that everybody dies at, one victim at each record and each victim at
-    /// every third one; where the change is written elsewhere, every other record.
-    fn cases(&self) -> VecDeque<Case> {
-        let in_force = in_force(&self.keeping);
-        let is_chosen = |case: &Case| {
-            let is_of_all = case.layout == Layout::Restart || case.before.is_some();
-            let is_in_turn = match is_of_all {
-                true => (case.records + case.whom as usize).is_multiple_of(EVERYBODY.len()),
-                false => case.records.abs_diff(in_force).is_multiple_of(2),
-            };
-            runs_all() || case.in_outage || is_in_turn
-        };
-        self.all_cases().into_iter().filter(is_chosen).collect()
-    }
-
-    /// Every kill.
-    fn all_cases(&self) -> VecDeque<Case> {
-        let (in_force, all) = (in_force(&self.keeping), self.keeping.len());
-        let mut cases = VecDeque::new();
-        for whom in EVERYBODY {
-            let upon = |layout| move |records| Case::of(layout, whom, records);
-            // All ends of it, where new workers are there at once and the change is sure to be kept.
-            cases.extend((1..=all).map(upon(Layout::Restart)));
-            // In the middle of a stop and a start.
-            cases.push_back(Case { in_outage: true, ..Case::of(Layout::Restart, whom, in_force - 1) });
-            // Ctrl-C: tool and guardian put it back together.
-            let back =
-                |records| Case { before: Some(Signal::INT), ..Case::of(Layout::DropIn, whom, records) };
-            cases.extend((in_force + 1..=self.putting_back.len()).map(back));
-        }
-        // The journal is the same wherever the change is written: there, one after the other dies.
-        for (layout, before) in [(Layout::DropIn, 4), (Layout::InPlace, 3), (Layout::Event, 2)] {
-            let last = in_force - before..=in_force;
-            let turns = EVERYBODY.into_iter().cycle().skip(before);
-            cases.extend(last.zip(turns).map(|(records, whom)| Case::of(layout, whom, records)));
-        }
-        // The guardian dies while it puts back what its dead tool left.
-        let alone = |records| Case {
-            before: Some(Signal::KILL),
-            ..Case::of(Layout::InPlace, Whom::Guardian, records)
-        };
-        cases.extend((in_force + 1..=self.putting_back.len()).map(alone));
-        cases
-    }
-
-    /// The record that a kill is meant for.
-    fn name(&self, case: &Case) -> &str {
-        match case.before {
-            Some(_) => &self.putting_back[case.records - 1],
-            None => &self.keeping[case.records - 1],
-        }
-    }
-
-    /// Everybody at every record, as far as they are chosen.
-    fn wanted(&self) -> Vec<Case> {
-        let is_of_script = |case: &Case| case.layout == Layout::Restart || case.before == Some(Signal::INT);
-        self.cases().into_iter().filter(is_of_script).collect()
-    }
-
-    /// The kills that are missing to have killed everybody at every record, and somebody in an outage.
-    fn missed(&self, hits: &[Hit]) -> VecDeque<Case> {
-        let was_hit = |case: &Case| match case.in_outage {
-            true => hits.iter().any(|hit| hit.apache_was_down),
-            false => hits.iter().any(|hit| hit.case.whom == case.whom && hit.record == self.name(case)),
-        };
-        self.wanted().into_iter().filter(|case| !was_hit(case)).collect()
-    }
-
-    /// Whether the kills were well spread: most of those that were wanted, somebody at each record or the one beside it, and
-    /// somebody while Apache was stopped.
-    fn check_spread(&self, hits: &[Hit]) -> Result<(), String> {
-        let (wanted, missed) = (self.wanted(), self.missed(hits));
-        if (missed.len() as f64) > (1.0 - HIT_SHARE_MIN) * wanted.len() as f64 {
-            return Err(format!("{} of {} were missed: {missed:#?}", missed.len(), wanted.len()));
-        }
-        let died_at = |record: &String| hits.iter().any(|hit| hit.record == *record);
-        for records in [&self.keeping[..], &self.putting_back[..]] {
-            if let Some(beside) = records.windows(2).find(|beside| !beside.iter().any(died_at)) {
-                return Err(format!("nobody died at {beside:?} of {records:?}"));
-            }
-        }
-        let was_down = hits.iter().any(|hit| hit.apache_was_down);
-        was_down.then_some(()).ok_or_else(|| "nobody died while Apache was stopped".into())
-    }
-}
-
-/// How many records there are when the change is in force.
-fn in_force(records: &[String]) -> usize {
-    records.iter().position(|record| record == IN_FORCE).map_or(usize::MAX, |at| at + 1)
-}
-
-const IN_FORCE: &str = "completed activate";
-
-impl Case {
-    fn of(layout: Layout, whom: Whom, records: usize) -> Self {
-        Self { layout, whom, records, in_outage: false, before: None }
-    }
+/// The records of sessions that nobody kills.
+fn learn(place: &Place) -> Script {
+    let records = |layout, before| Bench { place, servers: BTreeMap::new() }.records(layout, before);
+    let (keeping, putting_back) = std::thread::scope(|scope| {
+        let keeping = scope.spawn(|| records(Layout::Restart, None));
+        let putting_back = records(Layout::DropIn, Some(Signal::INT));
+        (keeping.join().unwrap(), putting_back)
+    });
+    assert!(in_force(&keeping) == in_force(&putting_back), "{keeping:?}, {putting_back:?}");
+    Script { keeping, putting_back }
 }
 
 /// Carries all kills out, several at a time.
