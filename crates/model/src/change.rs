@@ -120,6 +120,27 @@ pub enum Preparation {
     },
 }
 
+/// Why changes are for a person, and what helps.
+pub type Obstacle = (String, Option<String>);
+
+impl From<Obstacle> for Preparation {
+    fn from((why, hint): Obstacle) -> Self {
+        Self::NotPreparable { why, hint }
+    }
+}
+
+impl From<UserError> for Preparation {
+    fn from(error: UserError) -> Self {
+        Self::NotPreparable { why: error.message, hint: error.hint }
+    }
+}
+
+impl From<std::result::Result<RenderedPlan, Obstacle>> for Preparation {
+    fn from(planned: std::result::Result<RenderedPlan, Obstacle>) -> Self {
+        planned.map_or_else(Self::from, |plan| Self::Plan(Box::new(plan)))
+    }
+}
+
 impl Preparation {
     /// The answer of a target that cannot make a change.
     pub fn not_preparable(why: impl Into<String>) -> Self {

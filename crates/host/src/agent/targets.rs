@@ -82,8 +82,8 @@ pub fn prepare(
                 let why = format!("there is not just one {name} whose limits could be raised");
                 return Ok(Preparation::not_preparable(why).into());
             };
-            if let Some(UserError { message, hint, .. }) = foreign_namespace::refusal(service) {
-                return Ok(Preparation::NotPreparable { why: message, hint }.into());
+            if let Some(error) = foreign_namespace::refusal(service) {
+                return Ok(Preparation::from(error).into());
             }
             return prepare_limits(service, changes);
         }
@@ -136,7 +136,7 @@ fn accept_queue(front: &ServiceSnapshot, is_private: bool, changes: &[SettingCha
     let granted = asked.map(|asked| asked as u64).or_else(now);
     let (plan, sockets) = match listen_backlog::prepare(front, backlog, granted) {
         Ok(planned) => planned,
-        Err((why, hint)) => return Ok(Preparation::NotPreparable { why, hint }.into()),
+        Err(obstacle) => return Ok(Preparation::from(obstacle).into()),
     };
     let holders = vec![ValueHolder::Listener(sockets)];
     if others.is_empty() {
@@ -200,14 +200,12 @@ fn of_php_fpm(
         let why = format!("{} PHP-FPM{what} are seen behind the server, and one is needed", with_pool.len());
         return Ok(Preparation::NotPreparable { why, hint: other_host_hint(with_pool.len(), "php") }.into());
     };
-    if let Some(UserError { message, hint, .. }) = foreign_namespace::refusal(fpm) {
-        return Ok(Preparation::NotPreparable { why: message, hint }.into());
+    if let Some(error) = foreign_namespace::refusal(fpm) {
+        return Ok(Preparation::from(error).into());
     }
     let backend = match php_fpm::controllable(fpm) {
         Ok(backend) => backend,
-        Err(UserError { message, hint, .. }) => {
-            return Ok(Preparation::NotPreparable { why: message, hint }.into());
-        }
+        Err(error) => return Ok(Preparation::from(error).into()),
     };
     let preparation = php_fpm::PhpFpm.prepare(&backend, changes)?;
     Ok(Prepared { backend: Some(backend), ..preparation.into() })
@@ -233,7 +231,7 @@ fn of_apache(
     let refused = foreign_namespace::refusal(behind).map_or_else(|| Ok(()), Err);
     match refused.and_then(|()| service.prepare(behind, changes)) {
         Ok(preparation) => Ok(Prepared { backend: Some((*behind).clone()), ..preparation.into() }),
-        Err(UserError { message, hint, .. }) => Ok(Preparation::NotPreparable { why: message, hint }.into()),
+        Err(error) => Ok(Preparation::from(error).into()),
     }
 }
 

@@ -8,7 +8,7 @@ use super::control::Apache;
 use super::pending;
 use crate::os::procfs;
 use crate::services::common::pending::Sources;
-use crate::services::php_fpm::ini::{self, Obstacle};
+use crate::services::php_fpm::ini;
 use crate::services::php_fpm::php::IniFiles;
 use crate::visibility::mount_namespace;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
-use webdyno_model::change::{Preparation, SettingChange};
+use webdyno_model::change::{Obstacle, Preparation, SettingChange};
 use webdyno_model::service::Control;
 
 /// Names of folders of .ini files, as distributions have them.
@@ -28,11 +28,7 @@ const LIBRARY_BYTES_MAX: u64 = 256 << 20;
 /// Renders changes of php.ini.
 pub fn prepare(control: Control, changes: &[SettingChange]) -> Result<Preparation> {
     let apache = Apache::of_control(control)?;
-    let planned = files(&apache).and_then(|files| ini::plan(&files, changes));
-    Ok(match planned {
-        Ok(plan) => Preparation::Plan(Box::new(plan)),
-        Err((why, hint)) => Preparation::NotPreparable { why, hint },
-    })
+    Ok(files(&apache).and_then(|files| ini::plan(&files, changes)).into())
 }
 
 /// The files that its PHP reads.

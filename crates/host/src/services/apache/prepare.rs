@@ -19,7 +19,7 @@ use crate::services::common::edit::{self, Edited};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use webdyno_model::change::{
-    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+    ApplyClass, Change, NOTHING_TO_CHANGE, Obstacle, Preparation, RenderedPlan, SettingChange,
 };
 use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::setting::SettingId;
@@ -51,7 +51,7 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
     }
     let mut wanted = match understood(changes, &now, mpm).and_then(|wanted| possible(&apache, wanted)) {
         Ok(wanted) => wanted,
-        Err(NotOurs { why, hint }) => return Ok(Preparation::NotPreparable { why, hint }),
+        Err(obstacle) => return Ok(obstacle.into()),
     };
     wanted.retain(|one| !holds(one, &now, &apache, snapshot.port));
     if wanted.is_empty() {
@@ -100,25 +100,19 @@ impl Wanted {
     }
 }
 
-/// Why a setting change is not one that webdyno makes.
-struct NotOurs {
-    why: String,
-    hint: Option<String>,
-}
-
 /// Checks that the modules are there which the settings need, and the files where they may be used.
-fn possible(apache: &Apache, wanted: Vec<Wanted>) -> std::result::Result<Vec<Wanted>, NotOurs> {
+fn possible(apache: &Apache, wanted: Vec<Wanted>) -> std::result::Result<Vec<Wanted>, Obstacle> {
     for one in &wanted {
         let name = one.setting.name;
         if let Some(module) = one.setting.modules.iter().find(|module| !apache.evaluation.has_module(module))
         {
-            return Err(NotOurs {
-                why: format!("{name} needs {module}, which is not loaded"),
-                hint: Some("load it by hand: it is a change of what Apache can do".into()),
-            });
+            return Err((
+                format!("{name} needs {module}, which is not loaded"),
+                Some("load it by hand: it is a change of what Apache can do".into()),
+            ));
         }
         if let Some(why) = local_files::refusal(&apache.evaluation, one.setting, &one.to) {
-            return Err(NotOurs { why: format!("{name} {}: {why}", one.to), hint: None });
+            return Err((format!("{name} {}: {why}", one.to), None));
         }
     }
     Ok(wanted)
@@ -129,25 +123,22 @@ fn understood(
     changes: &[SettingChange],
     now: &BTreeMap<String, SettingInForce>,
     mpm: Mpm,
-) -> std::result::Result<Vec<Wanted>, NotOurs> {
+) -> std::result::Result<Vec<Wanted>, Obstacle> {
     let mut wanted: Vec<Wanted> = Vec::new();
     for SettingChange { setting: SettingId { name, .. }, to } in changes {
         let setting = find(name).ok_or_else(|| {
             let names: Vec<_> =
                 SETTINGS.iter().map(|setting| setting.name).chain(proxy_pool::NAMES).collect();
-            NotOurs {
-                why: format!("`{name}` is not a setting of Apache that webdyno changes"),
-                hint: Some(format!("it changes {}", names.join(", "))),
-            }
+            let why = format!("`{name}` is not a setting of Apache that webdyno changes");
+            (why, Some(format!("it changes {}", names.join(", "))))
         })?;
-        let in_force = now.get(setting.name).ok_or_else(|| NotOurs {
-            why: format!("{} has no meaning under the {} MPM", setting.name, mpm.name()),
-            hint: None,
-        })?;
+        let in_force = now
+            .get(setting.name)
+            .ok_or_else(|| (format!("{} has no meaning under the {} MPM", setting.name, mpm.name()), None))?;
         if !setting.shape.accepts(to) {
             let to = to.to_string().replace(['\r', '\n'], " ");
             let why = format!("{} cannot be `{to}`", setting.name);
-            return Err(NotOurs { why, hint: Some(format!("it takes {}", setting.shape.expects())) });
+            return Err((why, Some(format!("it takes {}", setting.shape.expects()))));
         }
         let from = in_force.running.clone().or(in_force.configured.clone()).or(in_force.default.clone());
         wanted.retain(|other| !std::ptr::eq(other.setting, setting));

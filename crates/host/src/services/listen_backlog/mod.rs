@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
-use webdyno_model::change::{ApplyClass, Change, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, Change, Obstacle, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 /// The name of the holder in journals.
@@ -110,9 +110,6 @@ fn known(name: &str) -> io::Result<()> {
 pub fn shown_in(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/net/tcp"))
 }
-
-/// Why a change is one for a person, and what helps.
-type Obstacle = (String, Option<String>);
 
 /// Renders a change of the backlog of a service's sockets, with those that it is for; the kernel will grant `granted` at most.
 pub fn prepare(

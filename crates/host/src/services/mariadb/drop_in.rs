@@ -11,6 +11,7 @@ use crate::services::common::kept_values::{Lines, ValueFile};
 use crate::visibility::process_view::Root;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use webdyno_model::change::Obstacle;
 
 /// The name of our own file: it sorts after what people usually have.
 pub const NAME: &str = "zzz-webdyno.cnf";
@@ -19,7 +20,7 @@ pub const NAME: &str = "zzz-webdyno.cnf";
 const GROUP: &str = "[mysqld]\n";
 
 /// The file in which a value of the server `pid` wins at its next start; else why there is none, and what helps.
-pub fn place(pid: u32, name: &str) -> std::result::Result<PathBuf, (String, Option<String>)> {
+pub fn place(pid: u32, name: &str) -> std::result::Result<PathBuf, Obstacle> {
     let process = procfs::process(pid).map_err(|error| (error.message, error.hint))?;
     let given = arguments(&process.argv);
     if given.contains_key(name) {
@@ -41,7 +42,7 @@ pub fn place(pid: u32, name: &str) -> std::result::Result<PathBuf, (String, Opti
 }
 
 /// One of several servers that read the same files: what is written for every server would be the others' at their next start.
-fn shared(given: &BTreeMap<String, Option<String>>, name: &str) -> Option<(String, Option<String>)> {
+fn shared(given: &BTreeMap<String, Option<String>>, name: &str) -> Option<Obstacle> {
     let suffix = group_suffix(given)?;
     let why =
         format!("the server reads groups of its own (`{suffix}`) in files that other servers read, too");

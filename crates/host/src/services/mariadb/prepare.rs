@@ -13,15 +13,12 @@ use crate::visibility::mount_namespace;
 use mysql::Conn;
 use mysql::prelude::Queryable;
 use webdyno_model::change::{
-    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+    ApplyClass, Change, NOTHING_TO_CHANGE, Obstacle, Preparation, RenderedPlan, SettingChange,
 };
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 use webdyno_model::topology::Access;
 use webdyno_model::{Result, UserError};
-
-/// Why a change is one for a person, and what helps.
-type Obstacle = (String, Option<String>);
 
 /// Renders changes of the server of a snapshot, with the server that they are for. Writes nothing.
 pub fn prepare(
@@ -29,7 +26,7 @@ pub fn prepare(
     access: &Access,
     changes: &[SettingChange],
 ) -> Result<(Preparation, Option<DatabaseServer>)> {
-    let refused = |(why, hint): Obstacle| Ok((Preparation::NotPreparable { why, hint }, None));
+    let refused = |obstacle: Obstacle| Ok((Preparation::from(obstacle), None));
     if mount_namespace::has_other_root(snapshot.pid) {
         let why = "the database runs in a container: its files are not those of this machine";
         return refused((why.into(), Some("run the agent inside of the container".into())));

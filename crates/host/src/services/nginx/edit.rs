@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 use webdyno_model::workload::is_secret_name;
 use webdyno_model::{Result, UserError};
 
-/// Why a change is one for a person, and what helps.
-pub type Obstacle = (String, Option<String>);
-
 /// One text to be written to one file.
 #[derive(Debug, Clone)]
 pub struct TextEdit {

@@ -7,8 +7,9 @@
 //! and gives an address a socket of its own beside that of all addresses (`bind`).
 
 use super::config::{Config, Occurrence, distinct, is_log_file, listen_address};
-use super::edit::{Obstacle, TextEdit};
+use super::edit::TextEdit;
 use std::collections::{BTreeMap, BTreeSet};
+use webdyno_model::change::Obstacle;
 use webdyno_model::service::SettingValue;
 
 /// The backlog where none is written.

@@ -4,7 +4,7 @@
 //! meant is for a person to say. One that is nowhere is written into its block.
 
 use super::config::{self, Config, Occurrence, Overlay, distinct};
-use super::edit::{Obstacle, TextEdit};
+use super::edit::TextEdit;
 use super::settings::{Place, SETTINGS, Setting, find};
 use super::{parameters, upstream};
 use crate::config_management::Managers;
@@ -14,7 +14,7 @@ use crate::visibility::process_view::Root;
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
 use webdyno_model::change::{
-    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+    ApplyClass, Change, NOTHING_TO_CHANGE, Obstacle, Preparation, RenderedPlan, SettingChange,
 };
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
@@ -30,10 +30,7 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
         return Ok(Preparation::not_preparable("nginx does not say which configuration it read"));
     };
     let config = config::read(&Root::ours(), main_file);
-    Ok(match plan(&config, snapshot.port, changes) {
-        Ok(plan) => Preparation::Plan(Box::new(plan)),
-        Err((why, hint)) => Preparation::NotPreparable { why, hint },
-    })
+    Ok(plan(&config, snapshot.port, changes).into())
 }
 
 fn plan(

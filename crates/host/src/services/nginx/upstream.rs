@@ -7,8 +7,9 @@
 //! so that a further one is written where the others stand, or the backend would not get those any more.
 
 use super::config::{Config, Occurrence, Opening, authority};
-use super::edit::{NO_CLOSE, Obstacle, TextEdit};
+use super::edit::{NO_CLOSE, TextEdit};
 use std::collections::{BTreeMap, BTreeSet};
+use webdyno_model::change::Obstacle;
 use webdyno_model::service::SettingValue;
 
 /// What is passed on over connections that can be kept.

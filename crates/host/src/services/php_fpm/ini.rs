@@ -7,11 +7,8 @@ use super::settings::{Place, Setting, find};
 use crate::config_management::Managers;
 use crate::services::common::edit::{self, Edited};
 use std::path::{Path, PathBuf};
-use webdyno_model::change::{ApplyClass, Change, NOTHING_TO_CHANGE, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, Change, NOTHING_TO_CHANGE, Obstacle, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
-
-/// Why a change is one for a person, and what helps.
-pub type Obstacle = (String, Option<String>);
 
 /// Whether a setting is one of php.ini that webdyno changes.
 pub fn is_value(name: &str) -> bool {

@@ -5,7 +5,7 @@
 
 use super::config::{self, Config, Overlay};
 use super::edit::{Section, ValueEdit};
-use super::ini::{self, Obstacle};
+use super::ini;
 use super::php::{self, IniFiles};
 use super::settings::{Place, SETTINGS, Setting, find};
 use crate::config_management::Managers;
@@ -17,17 +17,13 @@ use crate::visibility::process_view::Root;
 use std::path::PathBuf;
 use webdyno_model::Result;
 use webdyno_model::change::{
-    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+    ApplyClass, Change, NOTHING_TO_CHANGE, Obstacle, Preparation, RenderedPlan, SettingChange,
 };
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 /// Renders changes of the FPM of a snapshot. Writes nothing.
 pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Preparation> {
-    let planned = Fpm::of(snapshot).and_then(|fpm| plan(&fpm, changes));
-    Ok(match planned {
-        Ok(plan) => Preparation::Plan(Box::new(plan)),
-        Err((why, hint)) => Preparation::NotPreparable { why, hint },
-    })
+    Ok(Fpm::of(snapshot).and_then(|fpm| plan(&fpm, changes)).into())
 }
 
 /// A running FPM, as its files say.

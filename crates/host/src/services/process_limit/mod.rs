@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use task_group::TaskGroup;
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, Change, Obstacle, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 /// The name of the target in journals.
@@ -220,12 +220,9 @@ pub fn prepare(
     };
     Ok(match planned {
         Ok((plan, holder)) => (Preparation::Plan(Box::new(plan)), Some(holder)),
-        Err((why, hint)) => (Preparation::NotPreparable { why, hint }, None),
+        Err(obstacle) => (obstacle.into(), None),
     })
 }
-
-/// Why a change is one for a person, and what helps.
-type Obstacle = (String, Option<String>);
 
 /// How many a change asks for.
 fn wanted(name: &str, to: &SettingValue, most: u64) -> std::result::Result<u64, Obstacle> {

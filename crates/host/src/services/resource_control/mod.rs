@@ -21,7 +21,7 @@ use processors::AllowedProcessors;
 use std::io;
 use std::path::Path;
 use webdyno_model::Result;
-use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, Change, Obstacle, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
 
 /// What a group without a limit has, in the word of version 2.
@@ -30,9 +30,6 @@ const NO_LIMIT: &str = "max";
 /// What tells a person how a value is made to last.
 pub const TO_KEEP: &str = "processors and memory of a service last until its control group or its process ends; to keep them: \
                            `systemctl set-property UNIT AllowedCPUs=0-1 MemoryMax=2G`, or what started the container";
-
-/// Why a change is one for a person, and what helps.
-type Obstacle = (String, Option<String>);
 
 /// Whether a setting is one of these, by its name.
 pub fn has(name: &str) -> bool {
@@ -69,7 +66,7 @@ pub fn prepare(
     for change in changes {
         let planned = match planned(service, change) {
             Ok(planned) => planned,
-            Err((why, hint)) => return Ok((Preparation::NotPreparable { why, hint }, vec![])),
+            Err(obstacle) => return Ok((obstacle.into(), vec![])),
         };
         if planned.from != planned.to {
             add(&mut plan, change, &planned);

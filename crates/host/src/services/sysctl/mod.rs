@@ -17,7 +17,7 @@ use files::SysctlFile;
 use std::io;
 use std::path::Path;
 use webdyno_model::change::{
-    ApplyClass, Change, ManagedFile, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+    ApplyClass, Change, ManagedFile, NOTHING_TO_CHANGE, Obstacle, Preparation, RenderedPlan, SettingChange,
 };
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::{SettingId, Target};
@@ -132,7 +132,7 @@ fn replaced(
     change: &SettingChange,
     seen: &SettingState,
     is_passed_on: bool,
-) -> std::result::Result<SettingValue, (String, Option<String>)> {
+) -> std::result::Result<SettingValue, Obstacle> {
     let name = &change.setting.name;
     let Some(known) = find(name) else {
         let names: Vec<_> = SYSCTLS.iter().map(|known| known.name).collect();
@@ -192,7 +192,7 @@ pub fn prepare_with(changes: &[SettingChange], is_passed_on: bool) -> Result<Pre
         let SettingChange { setting, to } = change;
         let from = match replaced(change, &SettingState::here(&setting.name), is_passed_on) {
             Ok(from) => from,
-            Err((why, hint)) => return Ok(Preparation::NotPreparable { why, hint }),
+            Err(obstacle) => return Ok(obstacle.into()),
         };
         if from != *to {
             let place = if keeps { files::place(root, &setting.name) } else { space::path(&setting.name) };
@@ -212,7 +212,7 @@ pub fn prepare_with(changes: &[SettingChange], is_passed_on: bool) -> Result<Pre
     }
     Ok(match plan(root, wanted, keeps) {
         Ok(plan) => Preparation::Plan(Box::new(plan)),
-        Err(error) => Preparation::NotPreparable { why: error.message, hint: error.hint },
+        Err(error) => error.into(),
     })
 }
 

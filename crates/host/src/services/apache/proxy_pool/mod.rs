@@ -16,7 +16,7 @@ use crate::services::common::edit::{self, Edited};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{
-    ApplyClass, Change, NOTHING_TO_CHANGE, Preparation, RenderedPlan, SettingChange,
+    ApplyClass, Change, NOTHING_TO_CHANGE, Obstacle, Preparation, RenderedPlan, SettingChange,
 };
 use webdyno_model::service::SettingValue;
 use webdyno_model::{Result, UserError};
@@ -28,9 +28,6 @@ pub const NAMES: [&str; 3] = ["ProxyPass max", "ProxyPassMatch max", "BalancerMe
 
 /// What gives a worker its parameters.
 const DIRECTIVES: [&str; 4] = ["ProxyPass", "ProxyPassMatch", "BalancerMember", "ProxySet"];
-
-/// Why a change is for a person, and what helps.
-type Obstacle = (String, Option<String>);
 
 /// A new value of the parameter of one line.
 #[derive(Debug)]
@@ -80,10 +77,7 @@ pub fn prepare(apache: Apache, changes: &[SettingChange]) -> Result<Preparation>
     let threads = on_disk(&settings(&apache.evaluation, mpm, None), "ThreadsPerChild");
     let process = Process { mpm, threads: threads.unwrap_or(1) };
     let with = |overlay| Ok(Apache::with_overlay(apache.control.clone(), overlay)?.evaluation);
-    Ok(match plan(&apache.evaluation, process, with, changes) {
-        Ok(plan) => Preparation::Plan(Box::new(plan)),
-        Err((why, hint)) => Preparation::NotPreparable { why, hint },
-    })
+    Ok(plan(&apache.evaluation, process, with, changes).into())
 }
 
 /// A process that requests are served by.
