@@ -135,11 +135,7 @@ fn understood(
         let in_force = now
             .get(setting.name)
             .ok_or_else(|| (format!("{} has no meaning under the {} MPM", setting.name, mpm.name()), None))?;
-        if !setting.shape.accepts(to) {
-            let to = to.to_string().replace(['\r', '\n'], " ");
-            let why = format!("{} cannot be `{to}`", setting.name);
-            return Err((why, Some(format!("it takes {}", setting.shape.expects()))));
-        }
+        setting.shape.check(setting.name, to)?;
         let from = in_force.running.clone().or(in_force.configured.clone()).or(in_force.default.clone());
         wanted.retain(|other| !std::ptr::eq(other.setting, setting));
         wanted.push(Wanted { setting, to: to.clone(), from });

@@ -1,5 +1,6 @@
 //! What the values of a setting may be: a column of every table of settings.
 
+use webdyno_model::change::Obstacle;
 use webdyno_model::service::SettingValue;
 
 /// What a value may be.
@@ -19,7 +20,18 @@ pub enum Shape {
     Opaque,
 }
 
+/// That the setting of this name does not take a value, and what it takes.
+pub fn refusal(name: &str, value: &SettingValue, expected: &str) -> Obstacle {
+    let why = format!("{name} cannot be `{}`", value.to_string().replace(['\r', '\n'], " "));
+    (why, Some(format!("it takes {expected}")))
+}
+
 impl Shape {
+    /// Whether a value may be that of the setting of this name; else why not.
+    pub fn check(&self, name: &str, value: &SettingValue) -> Result<(), Obstacle> {
+        if self.accepts(value) { Ok(()) } else { Err(refusal(name, value, &self.expects())) }
+    }
+
     /// Whether a value has the right shape.
     pub fn accepts(&self, value: &SettingValue) -> bool {
         match (self, value) {

@@ -7,6 +7,7 @@
 use crate::os::process::ProcessName;
 use crate::os::procfs;
 use crate::os::sockets::{ListenSocket, netlink};
+use crate::services::common::shape;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -122,10 +123,9 @@ pub fn prepare(
         SettingValue::Integer(to) => u64::try_from(*to).ok().filter(|to| (1..=BACKLOG_MAX).contains(to)),
         _ => None,
     };
-    let Some(wanted) = wanted else {
-        let why = format!("{SETTING} cannot be `{}`", change.to.to_string().replace(['\r', '\n'], " "));
-        return Err((why, Some(format!("it takes a whole number from 1 to {BACKLOG_MAX}"))));
-    };
+    let wanted = wanted.ok_or_else(|| {
+        shape::refusal(SETTING, &change.to, &format!("a whole number from 1 to {BACKLOG_MAX}"))
+    })?;
     if let Some(granted) = granted.filter(|granted| *granted < wanted) {
         let why = format!("net.core.somaxconn is {granted}: the kernel grants no backlog of {wanted}");
         return Err((why, Some("raise it along with the backlog".into())));

@@ -69,10 +69,7 @@ fn replaced(
         let why = format!("`{name}` is not a variable of {NAME} that webdyno changes");
         return Err((why, Some(format!("it sets {}", names.join(", ")))));
     };
-    if !known.shape.accepts(to) {
-        let why = format!("{name} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
-        return Err((why, Some(format!("it takes {}", known.shape.expects()))));
-    }
+    known.shape.check(name, to)?;
     let asked = server::values(conn, &[known.name]).map_err(|error| (error.to_string(), None))?;
     let Some((_, now)) = asked.into_iter().next() else {
         return Err((format!("this server has no {name}"), None));

@@ -65,11 +65,7 @@ fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, O
         let why = format!("`{name}` is not a setting of nginx that webdyno changes");
         return Err((why, Some(format!("it changes {}", names.join(", ")))));
     };
-    if setting.shape.accepts(to) {
-        return Ok(setting);
-    }
-    let why = format!("{name} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
-    Err((why, Some(format!("it takes {}", setting.shape.expects()))))
+    setting.shape.check(name, to).map(|()| setting)
 }
 
 /// What is to be written for a change: nothing where its value is in force.

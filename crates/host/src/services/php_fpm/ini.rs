@@ -91,11 +91,7 @@ fn understood(name: &str, to: &SettingValue) -> Result<&'static Setting, Obstacl
     let known = find(name).filter(|setting| setting.place == Place::Ini);
     let setting =
         known.ok_or_else(|| (format!("`{name}` is not a setting of php.ini that webdyno changes"), None))?;
-    if setting.shape.accepts(to) {
-        return Ok(setting);
-    }
-    let why = format!("{name} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
-    Err((why, Some(format!("it takes {}", setting.shape.expects()))))
+    setting.shape.check(name, to).map(|()| setting)
 }
 
 #[cfg(test)]

@@ -125,11 +125,7 @@ fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, O
         return Err((why, Some(format!("it changes {}", names.join(", ")))));
     };
     // `1` of a switch, as php.ini and findings write it.
-    if setting.shape.accepts(to) {
-        return Ok(setting);
-    }
-    let why = format!("{name} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
-    Err((why, Some(format!("it takes {}", setting.shape.expects()))))
+    setting.shape.check(name, to).map(|()| setting)
 }
 
 /// A value of `[global]` or a pool: where its line is, or at the end of its section.

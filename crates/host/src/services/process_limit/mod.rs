@@ -11,7 +11,7 @@ use crate::os::process::{self, ProcessName};
 use crate::os::procfs;
 use crate::services::common::edit::{self, Edited};
 use crate::services::common::kept_values::{KeptValue, ValueFile, with_values};
-use crate::services::common::unit;
+use crate::services::common::{shape, unit};
 use crate::visibility::mount_namespace;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde::{Deserialize, Serialize};
@@ -230,15 +230,8 @@ fn wanted(name: &str, to: &SettingValue, most: u64) -> std::result::Result<u64, 
         SettingValue::Integer(to) => u64::try_from(*to).ok().filter(|to| (LIMIT_MIN..=most).contains(to)),
         SettingValue::Text(_) => None,
     };
-    wanted.ok_or_else(|| {
-        let why = format!("{name} cannot be `{}`", to.to_string().replace(['\r', '\n'], " "));
-        (
-            why,
-            Some(format!(
-                "it takes a whole number from {LIMIT_MIN} to {most}, the most that the kernel grants"
-            )),
-        )
-    })
+    let expected = || format!("a whole number from {LIMIT_MIN} to {most}, the most that the kernel grants");
+    wanted.ok_or_else(|| shape::refusal(name, to, &expected()))
 }
 
 /// That a service cannot be reached in its container.

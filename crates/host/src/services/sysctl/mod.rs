@@ -139,10 +139,7 @@ fn replaced(
         let hint = format!("it sets {}", names.join(", "));
         return Err((format!("`{name}` is not a setting of the kernel that webdyno changes"), Some(hint)));
     };
-    if !known.shape.accepts(&change.to) {
-        let why = format!("{name} cannot be `{}`", change.to.to_string().replace(['\r', '\n'], " "));
-        return Err((why, Some(format!("it takes {}", known.shape.expects()))));
-    }
+    known.shape.check(name, &change.to)?;
     let of_machine = || {
         let why =
             format!("{name} belongs to the whole machine: it is only set from its initial network namespace");
