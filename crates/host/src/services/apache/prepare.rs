@@ -15,12 +15,10 @@ use super::settings::{Mpm, SETTINGS, Setting, find};
 use super::snapshot::{has_lost_places, limits, mpm, settings};
 use crate::config_management::Managers;
 use crate::services::apache::unprivileged::refusal;
-use crate::services::common::edit::{self, Edited};
+use crate::services::common::edit;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use webdyno_model::change::{
-    ApplyClass, Change, NOTHING_TO_CHANGE, Obstacle, Preparation, RenderedPlan, SettingChange,
-};
+use webdyno_model::change::{ApplyClass, Change, NOTHING_TO_CHANGE, Obstacle, Preparation, SettingChange};
 use webdyno_model::service::{Control, ServiceSnapshot, SettingInForce, SettingValue};
 use webdyno_model::setting::SettingId;
 use webdyno_model::{Result, UserError};
@@ -69,21 +67,10 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
         let edit = |place: Place| Edit { place, setting: one.setting, to: one.to.clone(), mpm };
         edits.extend(places.into_iter().map(edit));
     }
-    let Edited { files, diff, managed } = edit::apply(&edits, &Managers::here())?;
-    let whole = match managed.is_empty() {
-        true => changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload),
-        false => ApplyClass::Manual,
-    };
-    let overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
-    proved(apache.control, &wanted, overlay, mpm)?;
-    Ok(Preparation::Plan(Box::new(RenderedPlan {
-        changes,
-        files,
-        class: whole,
-        diff,
-        managed,
-        to_decide: vec![],
-    })))
+    let edited = edit::apply(&edits, &Managers::here())?;
+    proved(apache.control, &wanted, edited.overlay(), mpm)?;
+    let whole = changes.iter().map(|change| change.class).max().unwrap_or(ApplyClass::Reload);
+    Ok(Preparation::Plan(Box::new(edited.plan(changes, whole))))
 }
 
 impl Wanted {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use webdyno_model::change::{FileEdit, ManagedFile};
+use webdyno_model::change::{ApplyClass, Change, FileEdit, ManagedFile, RenderedPlan};
 use webdyno_model::error::io_error;
 use webdyno_model::{Result, UserError};
 
@@ -60,6 +60,20 @@ pub struct Edited {
     pub diff: String,
     /// Those that belong to a configuration management.
     pub managed: Vec<ManagedFile>,
+}
+
+impl Edited {
+    /// What the configuration is read with as if they were written.
+    pub fn overlay(&self) -> BTreeMap<PathBuf, String> {
+        self.files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect()
+    }
+
+    /// The plan of these changes: a person's, where a configuration management writes the files.
+    pub fn plan(self, changes: Vec<Change>, class: ApplyClass) -> RenderedPlan {
+        let Self { files, diff, managed } = self;
+        let class = if managed.is_empty() { class } else { ApplyClass::Manual };
+        RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] }
+    }
 }
 
 /// A file that is being edited.

@@ -7,7 +7,7 @@ use super::server::{self, DatabaseServer};
 use super::variables::{BUFFER_POOL, KEY_BUFFER, VARIABLES, Variable, find};
 use crate::config_management::Managers;
 use crate::os::machine;
-use crate::services::common::edit::{self, Edited};
+use crate::services::common::edit;
 use crate::services::common::kept_values::KeptValue;
 use crate::visibility::mount_namespace;
 use mysql::Conn;
@@ -149,9 +149,7 @@ fn allows(grant: &str, privilege: Option<&str>) -> bool {
 /// The plan of changes, with the file that keeps them as it will be written then.
 fn plan(changes: Vec<Change>) -> Result<RenderedPlan> {
     let kept: Vec<KeptValue<OptionFile>> = changes.iter().map(KeptValue::of).collect();
-    let Edited { files, diff, managed } = edit::apply(&kept, &Managers::here())?;
-    let class = if managed.is_empty() { ApplyClass::Live } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] })
+    Ok(edit::apply(&kept, &Managers::here())?.plan(changes, ApplyClass::Live))
 }
 
 #[cfg(test)]

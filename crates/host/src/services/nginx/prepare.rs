@@ -8,7 +8,7 @@ use super::edit::TextEdit;
 use super::settings::{Place, SETTINGS, Setting, find};
 use super::{parameters, upstream};
 use crate::config_management::Managers;
-use crate::services::common::edit::{self, Edited};
+use crate::services::common::edit;
 use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
 use std::path::{Path, PathBuf};
@@ -50,12 +50,10 @@ fn plan(
         return Err((NOTHING_TO_CHANGE.into(), None));
     }
     let (planned, edits): (Vec<Change>, Vec<Vec<TextEdit>>) = wanted.into_iter().unzip();
-    let edited = edit::apply(&edits.concat(), &Managers::here());
-    let Edited { files, diff, managed } = edited.map_err(|error| (error.message, error.hint))?;
-    let overlay: Overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
-    prove(config, port, &planned, &overlay)?;
-    let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes: planned, files, class, diff, managed, to_decide: vec![] })
+    let edited =
+        edit::apply(&edits.concat(), &Managers::here()).map_err(|error| (error.message, error.hint))?;
+    prove(config, port, &planned, &edited.overlay())?;
+    Ok(edited.plan(planned, ApplyClass::Reload))
 }
 
 fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, Obstacle> {

@@ -5,7 +5,7 @@ use super::edit::{DROP_IN, Section, ValueEdit};
 use super::php::IniFiles;
 use super::settings::{Place, Setting, find};
 use crate::config_management::Managers;
-use crate::services::common::edit::{self, Edited};
+use crate::services::common::edit;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{ApplyClass, Change, NOTHING_TO_CHANGE, Obstacle, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
@@ -72,10 +72,8 @@ pub fn plan(files: &IniFiles, changes: &[SettingChange]) -> Result<RenderedPlan,
         return Err((NOTHING_TO_CHANGE.into(), None));
     }
     let (changes, edits): (Vec<Change>, Vec<ValueEdit>) = planned.into_iter().unzip();
-    let edited = edit::apply(&edits, &Managers::here());
-    let Edited { files: written, diff, managed } = edited.map_err(|error| (error.message, error.hint))?;
-    let overlay: Overlay =
-        written.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
+    let edited = edit::apply(&edits, &Managers::here()).map_err(|error| (error.message, error.hint))?;
+    let overlay = edited.overlay();
     for edit in &edits {
         let wins = files.placed(edit.key, &overlay).map(|placed| placed.value);
         if wins.as_deref() != Some(edit.value.as_str()) {
@@ -83,8 +81,7 @@ pub fn plan(files: &IniFiles, changes: &[SettingChange]) -> Result<RenderedPlan,
             return Err((why, Some("set it by hand where it is read last".into())));
         }
     }
-    let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes, files: written, class, diff, managed, to_decide: vec![] })
+    Ok(edited.plan(changes, ApplyClass::Reload))
 }
 
 fn understood(name: &str, to: &SettingValue) -> Result<&'static Setting, Obstacle> {

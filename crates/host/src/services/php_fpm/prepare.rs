@@ -10,7 +10,7 @@ use super::php::{self, IniFiles};
 use super::settings::{Place, SETTINGS, Setting, find};
 use crate::config_management::Managers;
 use crate::os::procfs;
-use crate::services::common::edit::{self, Edited};
+use crate::services::common::edit;
 use crate::visibility::listeners::NEEDS_RIGHTS;
 use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
@@ -80,13 +80,9 @@ fn plan(fpm: &Fpm, changes: &[SettingChange]) -> std::result::Result<RenderedPla
         return Err((NOTHING_TO_CHANGE.into(), None));
     }
     let edits: Vec<ValueEdit> = wanted.iter().map(|one| one.edit.clone()).collect();
-    let edited = edit::apply(&edits, &Managers::here());
-    let Edited { files, diff, managed } = edited.map_err(|error| (error.message, error.hint))?;
-    let overlay: Overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
-    prove(fpm, &wanted, ini.as_ref(), &overlay)?;
-    let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
-    let changes = wanted.into_iter().map(|one| one.change).collect();
-    Ok(RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] })
+    let edited = edit::apply(&edits, &Managers::here()).map_err(|error| (error.message, error.hint))?;
+    prove(fpm, &wanted, ini.as_ref(), &edited.overlay())?;
+    Ok(edited.plan(wanted.into_iter().map(|one| one.change).collect(), ApplyClass::Reload))
 }
 
 /// FPM does not start a dynamic pool that has fewer processes than are to be idle (fpm_conf.c): these go down with them.

@@ -316,7 +316,7 @@ fn plan(
         class: ApplyClass::Live,
         server: None,
     };
-    let Edited { files, diff, managed } = match keeper {
+    let edited = match keeper {
         kept::Keeper::Person(_) => Ok(Edited::default()),
         kept::Keeper::File(path) if unit::is_drop_in(path) => edited::<kept::UnitFile>(&change, &written),
         kept::Keeper::File(_) => edited::<kept::VariablesFile>(&change, &written),
@@ -325,9 +325,8 @@ fn plan(
     let to = change.to.number().unwrap_or(0.0) as u64;
     let (path, line) = (shown.path.display(), shown.line);
     let live = format!("--- {path}\n+++ {path}\n@@ -1 +1 @@\n-{}\n+{}\n", line(shown.from), line(to));
-    let class = if managed.is_empty() { ApplyClass::Live } else { ApplyClass::Manual };
-    let diff = format!("{live}{diff}");
-    Ok(RenderedPlan { changes: vec![change], files, class, diff, managed, to_decide: vec![] })
+    let diff = format!("{live}{}", edited.diff);
+    Ok(Edited { diff, ..edited }.plan(vec![change], ApplyClass::Live))
 }
 
 fn edited<F: ValueFile>(change: &Change, written: &impl Fn(&Path, &str) -> String) -> Result<Edited> {

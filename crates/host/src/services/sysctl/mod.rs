@@ -10,7 +10,7 @@ pub mod space;
 
 use crate::config_management::Managers;
 use crate::os::machine;
-use crate::services::common::edit::{self, Edited};
+use crate::services::common::edit;
 use crate::services::common::kept_values::KeptValue;
 use crate::services::common::shape::Shape;
 use files::SysctlFile;
@@ -218,11 +218,10 @@ fn plan(root: &Path, changes: Vec<Change>, keeps: bool) -> Result<RenderedPlan> 
     let managers = Managers::here();
     let kept: Vec<KeptValue<SysctlFile>> =
         if keeps { changes.iter().map(KeptValue::of).collect() } else { vec![] };
-    let Edited { files, diff, mut managed } = edit::apply(&kept, &managers)?;
-    managed.extend(changes.iter().filter_map(|change| manager(root, &managers, &change.setting.name)));
-    managed.dedup();
-    let class = if managed.is_empty() { ApplyClass::Live } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] })
+    let mut edited = edit::apply(&kept, &managers)?;
+    edited.managed.extend(changes.iter().filter_map(|change| manager(root, &managers, &change.setting.name)));
+    edited.managed.dedup();
+    Ok(edited.plan(changes, ApplyClass::Live))
 }
 
 /// Who else sets it: TuneD by its profile, or a configuration management in a file that does.

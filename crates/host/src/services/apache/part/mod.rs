@@ -23,7 +23,6 @@ use crate::os::wildcard::is_pattern;
 use crate::services::common::edit::Edited;
 use edit::{PartEdit, SectionEdit};
 use rules::Decision;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
@@ -142,9 +141,7 @@ fn is_proved(
     (name, to, folder): (&str, &str, &Path),
     edited: &Edited,
 ) -> Result<bool> {
-    let overlay: BTreeMap<PathBuf, String> =
-        edited.files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
-    let then = Apache::with_overlay(apache.control.clone(), overlay)?;
+    let then = Apache::with_overlay(apache.control.clone(), edited.overlay())?;
     let (before, after) = (Site::of(&apache.evaluation), Site::of(&then.evaluation));
     let wins = part.in_force(&after).value(name).is_some_and(|value| is_same(&value.text, to));
     Ok(wins && roots(&before, name, folder) == roots(&after, name, folder))

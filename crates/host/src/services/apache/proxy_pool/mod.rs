@@ -12,7 +12,7 @@ use super::in_force::backends::{address, url};
 use super::settings::Mpm;
 use super::snapshot::{mpm, on_disk, settings};
 use crate::config_management::Managers;
-use crate::services::common::edit::{self, Edited};
+use crate::services::common::edit;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use webdyno_model::change::{
@@ -106,11 +106,9 @@ fn plan(
         return Err((NOTHING_TO_CHANGE.into(), None));
     }
     let (changes, edits): (Vec<Change>, Vec<ParameterEdit>) = planned.into_iter().unzip();
-    let Edited { files, diff, managed } = edit::apply(&edits, &Managers::here()).map_err(obstacle)?;
-    let overlay = files.iter().map(|file| (PathBuf::from(&file.path), file.after.clone())).collect();
-    prove(&evaluation.directives, &with(overlay).map_err(obstacle)?.directives, &edits)?;
-    let class = if managed.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
-    Ok(RenderedPlan { changes, files, class, diff, managed, to_decide: vec![] })
+    let edited = edit::apply(&edits, &Managers::here()).map_err(obstacle)?;
+    prove(&evaluation.directives, &with(edited.overlay()).map_err(obstacle)?.directives, &edits)?;
+    Ok(edited.plan(changes, ApplyClass::Reload))
 }
 
 /// The line of one change and what it gets; `None` where it says so already.
