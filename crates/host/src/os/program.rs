@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use webdyno_model::error::io_error;
-use webdyno_model::service::Inherited;
+use webdyno_model::service::{Control, Inherited};
 use webdyno_model::{Result, UserError};
 
 /// Most bytes of output that are kept.
@@ -27,6 +27,24 @@ pub struct Invocation<'a> {
     pub environment: Option<&'a BTreeMap<String, String>>,
     /// Working directory; `None` keeps ours.
     pub directory: Option<&'a str>,
+}
+
+impl<'a> Invocation<'a> {
+    /// The program of a service with these arguments, in its environment and directory.
+    pub fn of(control: &'a Control, arguments: Vec<String>) -> Self {
+        Self {
+            executable: &control.executable,
+            arguments,
+            environment: Some(&control.environment),
+            directory: Some(&control.directory),
+        }
+    }
+
+    /// The same with these options before its own.
+    pub fn with_options(control: &'a Control, options: &[&str]) -> Self {
+        let own = control.arguments.iter().skip(1).cloned();
+        Self::of(control, options.iter().map(|&option| option.to_owned()).chain(own).collect())
+    }
 }
 
 /// What a program did.

@@ -165,7 +165,7 @@ impl Apache {
         let is_elsewhere = mount_namespace::has_other_root(control.pid);
         let compiled = match is_elsewhere {
             true => imprint::compiled(control.pid, &control.executable)?,
-            false => program::compiled(&invocation(&control, options.arguments()))?,
+            false => program::compiled(&Invocation::of(&control, options.arguments()))?,
         };
         let root = options.server_root.clone().or_else(|| compiled.server_root.clone());
         let root = Path::new(&control.directory).join(root.unwrap_or_else(|| "/".into()));
@@ -208,21 +208,11 @@ pub fn pid_file_name(evaluation: &Evaluation, compiled: &Compiled) -> String {
     configured.or_else(|| compiled.pid_file.clone()).unwrap_or_else(|| "logs/httpd.pid".into())
 }
 
-/// The program with options of its own, in its environment and directory.
-pub fn invocation(control: &Control, arguments: Vec<String>) -> Invocation<'_> {
-    Invocation {
-        executable: &control.executable,
-        arguments,
-        environment: Some(&control.environment),
-        directory: Some(&control.directory),
-    }
-}
-
 /// Lets Apache test its configuration (`-t`). The error carries Apache's own words.
 pub fn validate(control: &Control) -> Result<()> {
     let mut arguments = Options::parse(&control.arguments).arguments();
     arguments.push("-t".into());
-    let tested = crate::os::program::run(&invocation(control, arguments), timeouts::QUERY)?;
+    let tested = crate::os::program::run(&Invocation::of(control, arguments), timeouts::QUERY)?;
     if tested.success {
         return Ok(());
     }

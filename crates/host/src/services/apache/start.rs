@@ -1,7 +1,7 @@
 //! Starts an Apache again as it was started before, and finds its new main process.
 
 use super::config::Evaluation;
-use super::control::{Apache, Options, invocation, stderr_summary};
+use super::control::{Apache, Options, stderr_summary};
 use super::environment;
 use super::status::near;
 use crate::os::process::{ProcessName, wait_polling};
@@ -11,6 +11,7 @@ use crate::os::spawn::spawn_in;
 use crate::os::{self, procfs, timeouts};
 use crate::services::Activation;
 use crate::services::common::probe::answers;
+use crate::services::common::starting::{orphan, runs};
 use crate::services::common::taking_effect::PAUSE;
 use crate::services::common::unit::unit_command;
 use crate::visibility::foreign_namespace;
@@ -90,25 +91,12 @@ fn named(control: &Control) -> Option<u32> {
     std::fs::read_to_string(control.pid_file.as_ref()?).ok()?.trim().parse().ok()
 }
 
-/// The name of a process if it is a worker of a main process that is gone: the same program, in the group that its
-/// parent led when it made itself a daemon, and the parent is another one now.
-fn orphan(control: &Control, pid: u32) -> Option<ProcessName> {
-    let stat = procfs::stat(pid).ok().filter(|stat| !stat.has_ended())?;
-    let is_left = pid != control.pid && stat.group == control.pid && stat.start_ticks >= control.start_ticks;
-    (is_left && runs(pid, &control.executable)).then_some(ProcessName { pid, start_ticks: stat.start_ticks })
-}
-
-/// Whether a process runs this file, replaced or not.
-fn runs(pid: u32, executable: &str) -> bool {
-    procfs::executable(pid).is_ok_and(|(path, _)| path == executable)
-}
-
 /// Runs the command that starts the service. Does not wait until it answers.
 pub fn launch(control: &Control, place: &HeldLocation) -> Result<()> {
     if let Some(unit) = &control.unit {
         return unit_command(&["start", unit]);
     }
-    let invocation = invocation(control, start_arguments(&control.arguments));
+    let invocation = Invocation::of(control, start_arguments(&control.arguments));
     let inherited = control.inherited.as_ref();
     if Options::parse(&control.arguments).foreground {
         return detached(&invocation, inherited, place);

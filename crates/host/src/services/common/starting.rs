@@ -1,10 +1,11 @@
 //! Starts a service again after its main process ended: by its unit, by what looks after it, or by its command line in the
-//! place where it ran.
+//! place where it ran. And finds the workers that outlived their main process, and the process that took its place.
 
 use super::unit::unit_command;
 use crate::os::process::ProcessName;
 use crate::os::program::{self, Invocation};
-use crate::os::{self, process_location, timeouts};
+use crate::os::{self, process_location, procfs, timeouts};
+use crate::visibility::foreign_namespace;
 use webdyno_model::service::Control;
 use webdyno_model::{Result, UserError};
 
@@ -47,4 +48,27 @@ pub fn does_not_run(service: &str) -> UserError {
     let seconds = timeouts::START.as_secs();
     UserError::cannot_run(format!("{service} does not run {seconds} s after its start"))
         .hint("its error log says why")
+}
+
+/// The name of a process if it is a worker of a main process that is gone: the same program, in the group that its
+/// parent led when it made itself a daemon, and the parent is another one now.
+pub fn orphan(control: &Control, pid: u32) -> Option<ProcessName> {
+    let stat = procfs::stat(pid).ok().filter(|stat| !stat.has_ended())?;
+    let is_left = pid != control.pid && stat.group == control.pid && stat.start_ticks >= control.start_ticks;
+    (is_left && runs(pid, &control.executable)).then_some(ProcessName { pid, start_ticks: stat.start_ticks })
+}
+
+/// Whether a process runs this file, replaced or not.
+pub fn runs(pid: u32, executable: &str) -> bool {
+    procfs::executable(pid).is_ok_and(|(path, _)| path == executable)
+}
+
+/// The main process that took the place of another one: the same program in the same place, and what `is_it` says.
+pub fn find_again(before: &Control, is_it: impl Fn(u32) -> bool) -> Option<Control> {
+    let is_same = |pid: &u32| {
+        is_it(*pid) && runs(*pid, &before.executable) && foreign_namespace::is_where(*pid, before)
+    };
+    let pid = procfs::pids().into_iter().find(is_same)?;
+    let stat = procfs::stat(pid).ok()?;
+    Some(Control { pid, start_ticks: stat.start_ticks, ..before.clone() })
 }

@@ -14,7 +14,6 @@ use crate::services::common::probe::{Probe, answers};
 use crate::services::common::starting;
 use crate::services::common::taking_effect::{MainProcess, PAUSE};
 use crate::services::common::unit::{supervised, unit, unit_command};
-use crate::visibility::foreign_namespace;
 use crate::visibility::listeners::listens;
 use crate::visibility::process_view::Root;
 use rustix::process::Signal;
@@ -96,20 +95,9 @@ fn options(line: &str) -> Vec<String> {
     found
 }
 
-/// The program with these options before its own.
-fn invocation<'a>(control: &'a Control, options: &[&str]) -> Invocation<'a> {
-    let own = control.arguments.iter().skip(1).cloned();
-    Invocation {
-        executable: &control.executable,
-        arguments: options.iter().map(|&option| option.to_owned()).chain(own).collect(),
-        environment: Some(&control.environment),
-        directory: Some(&control.directory),
-    }
-}
-
 /// Lets it test its configuration (`-t`). The error carries its own words.
 pub fn validate(control: &Control) -> Result<()> {
-    let tested = program::run(&invocation(control, &["-t", "-q"]), timeouts::QUERY)?;
+    let tested = program::run(&Invocation::with_options(control, &["-t", "-q"]), timeouts::QUERY)?;
     if tested.success {
         return Ok(());
     }
@@ -161,7 +149,7 @@ fn near(port: u16) -> [SocketAddr; 2] {
 
 /// Starts it again after its main process ended, and waits until it answers.
 pub fn start(control: &Control, port: u16) -> Result<Activation> {
-    let own = invocation(control, &[]);
+    let own = Invocation::with_options(control, &[]);
     starting::begin(control, || starting::launch(control, SERVICE, &own, || end_orphans(control)))?;
     let mut found = None;
     wait_polling(PAUSE, timeouts::START, || {
@@ -174,17 +162,10 @@ pub fn start(control: &Control, port: u16) -> Result<Activation> {
 
 /// Ends the workers of a main process that is gone, which still hold its port: they finish their requests first.
 fn end_orphans(control: &Control) -> Result<()> {
-    let is_orphan = |pid: u32| {
-        let stat = procfs::stat(pid).ok().filter(|stat| !stat.has_ended())?;
-        let is_left =
-            pid != control.pid && stat.group == control.pid && stat.start_ticks >= control.start_ticks;
-        let runs = procfs::executable(pid).is_ok_and(|(path, _)| path == control.executable);
-        (is_left && runs).then_some(ProcessName { pid, start_ticks: stat.start_ticks })
-    };
     let mut left: Vec<ProcessName> = vec![];
     for signal in [Signal::QUIT, Signal::TERM] {
         let is_gone = wait_polling(PAUSE * 5, timeouts::ORPHANS / 2, || {
-            left = procfs::pids().into_iter().filter_map(is_orphan).collect();
+            left = procfs::pids().into_iter().filter_map(|pid| starting::orphan(control, pid)).collect();
             for worker in &left {
                 // It may have ended by itself.
                 let _ = worker.signal(signal);
@@ -202,16 +183,11 @@ fn end_orphans(control: &Control) -> Result<()> {
 
 /// The main process that took the place of another one: the same program with the same options, on the same port.
 pub fn find_again(before: &Control, port: u16) -> Option<Control> {
-    let is_it = |pid: u32| {
+    starting::find_again(before, |pid| {
         let title = procfs::arguments(pid).map(|all| all.join(" ")).unwrap_or_default();
         title.strip_prefix(MAIN).is_some_and(|line| options(line) == before.arguments[1..])
-            && procfs::executable(pid).is_ok_and(|(path, _)| path == before.executable)
-            && foreign_namespace::is_where(pid, before)
             && listens(pid, port)
-    };
-    let pid = procfs::pids().into_iter().find(|pid| is_it(*pid))?;
-    let stat = procfs::stat(pid).ok()?;
-    Some(Control { pid, start_ticks: stat.start_ticks, ..before.clone() })
+    })
 }
 
 #[cfg(test)]

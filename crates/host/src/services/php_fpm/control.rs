@@ -16,7 +16,6 @@ use crate::services::common::pending::Sources;
 use crate::services::common::starting;
 use crate::services::common::taking_effect::{MainProcess, PAUSE};
 use crate::services::common::unit::{supervised, unit};
-use crate::visibility::foreign_namespace;
 use crate::visibility::process_view::Root;
 use rustix::process::Signal;
 use std::path::PathBuf;
@@ -78,20 +77,9 @@ fn file(control: &Control) -> &str {
     control.arguments.get(2).map_or("", String::as_str)
 }
 
-/// The program with these options before its own.
-fn invocation<'a>(control: &'a Control, options: &[&str]) -> Invocation<'a> {
-    let own = control.arguments.iter().skip(1).cloned();
-    Invocation {
-        executable: &control.executable,
-        arguments: options.iter().map(|&option| option.to_owned()).chain(own).collect(),
-        environment: Some(&control.environment),
-        directory: Some(&control.directory),
-    }
-}
-
 /// Lets it test its configuration (`-t`). The error carries its own words.
 pub fn validate(control: &Control) -> Result<()> {
-    let tested = program::run(&invocation(control, &["-t"]), timeouts::QUERY)?;
+    let tested = program::run(&Invocation::with_options(control, &["-t"]), timeouts::QUERY)?;
     if tested.success {
         return Ok(());
     }
@@ -258,7 +246,7 @@ impl Drop for Rescue {
 
 /// Starts it again after its main process ended.
 pub fn start(control: &Control) -> Result<Activation> {
-    let daemonized = invocation(control, &["--daemonize"]);
+    let daemonized = Invocation::with_options(control, &["--daemonize"]);
     starting::begin(control, || starting::launch(control, "php-fpm", &daemonized, || Ok(())))?;
     let mut found = None;
     wait_polling(PAUSE, timeouts::START, || {
@@ -271,16 +259,10 @@ pub fn start(control: &Control) -> Result<Activation> {
 
 /// The main process that took the place of another one: the same program with the same configuration, in the same place.
 pub fn find_again(before: &Control) -> Option<Control> {
-    let is_it = |pid: u32| {
+    starting::find_again(before, |pid| {
         let title = procfs::arguments(pid).ok().and_then(|all| all.into_iter().next()).unwrap_or_default();
-        title.starts_with(MASTER)
-            && main_file(&title) == Some(file(before))
-            && procfs::executable(pid).is_ok_and(|(path, _)| path == before.executable)
-            && foreign_namespace::is_where(pid, before)
-    };
-    let pid = procfs::pids().into_iter().find(|pid| is_it(*pid))?;
-    let stat = procfs::stat(pid).ok()?;
-    Some(Control { pid, start_ticks: stat.start_ticks, ..before.clone() })
+        title.starts_with(MASTER) && main_file(&title) == Some(file(before))
+    })
 }
 
 #[cfg(test)]
