@@ -293,6 +293,21 @@ pub struct UserIds {
     pub others: Vec<u32>,
 }
 
+/// Services whose process is known, each with the name that its values have: further ones of a program have a number
+/// (`unknown_2`).
+pub fn numbered(services: &[ServiceSnapshot]) -> impl Iterator<Item = (String, &ServiceSnapshot)> {
+    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+    services.iter().filter(|service| service.pid != 0).map(move |service| {
+        let number = numbers.entry(&service.service).or_default();
+        *number += 1;
+        let name = match number {
+            1 => service.service.clone(),
+            number => format!("{}_{number}", service.service),
+        };
+        (name, service)
+    })
+}
+
 impl ServiceSnapshot {
     /// The snapshot as it may be written to the event log: without the environment it was started in, and of the formats
     /// of logs only what is told by their directives, as the text between them may be anything.

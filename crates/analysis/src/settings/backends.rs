@@ -1,7 +1,6 @@
 //! Which backends a service names, and whether a listener is one of them.
 
-use std::collections::BTreeMap;
-use webdyno_model::service::{Endpoint, ScopedSetting, ServiceSnapshot};
+use webdyno_model::service::{Endpoint, ScopedSetting, ServiceSnapshot, numbered};
 use webdyno_model::topology::Topology;
 
 /// The addresses that a service hands requests over to, and whether by FastCGI.
@@ -61,18 +60,9 @@ pub(crate) fn are_unseen(topology: Option<&Topology>) -> bool {
     topology.is_some_and(|topology| topology.missing.iter().any(|missing| missing.signal == "topology"))
 }
 
-/// The programs behind the service as the collectors name them: further ones of a program have a number (`unknown_2`).
+/// The programs behind the service as the collectors name them.
 pub(crate) fn named(topology: &Topology) -> impl Iterator<Item = (String, &ServiceSnapshot)> {
-    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
-    topology.backends.iter().filter(|backend| backend.pid != 0).map(move |backend| {
-        let number = numbers.entry(&backend.service).or_default();
-        *number += 1;
-        let name = match number {
-            1 => backend.service.clone(),
-            number => format!("{}_{number}", backend.service),
-        };
-        (name, backend)
-    })
+    numbered(&topology.backends)
 }
 
 /// The program that facts have this name for; the name itself where it is not known.

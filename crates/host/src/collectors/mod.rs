@@ -10,10 +10,9 @@ pub mod processes;
 mod secrets;
 pub mod services;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use webdyno_model::sample::{CollectorInfo, Metric, MetricKind, MissingSignal};
-use webdyno_model::service::ServiceSnapshot;
+use webdyno_model::service::{ServiceSnapshot, numbered};
 use webdyno_model::topology::Access;
 
 /// Backends that get values of their own.
@@ -47,19 +46,9 @@ impl Target {
         all.filter(move |snapshot| snapshot.service == name)
     }
 
-    /// The backends that have values of their own, each with the name of its program; further ones of a program have a number
-    /// behind it.
+    /// The backends that have values of their own, each with the name of these.
     pub(crate) fn named_backends(&self) -> impl Iterator<Item = (String, &ServiceSnapshot)> {
-        let mut names: BTreeMap<&str, u32> = BTreeMap::new();
-        self.backends.iter().filter(|backend| backend.pid != 0).take(BACKENDS_MAX).map(move |backend| {
-            let number = names.entry(&backend.service).or_default();
-            *number += 1;
-            let name = match number {
-                1 => backend.service.clone(),
-                number => format!("{}_{number}", backend.service),
-            };
-            (name, backend)
-        })
+        numbered(&self.backends).take(BACKENDS_MAX)
     }
 
     /// Why nothing can be read of a service, and what helps: not a failure, as nothing was tried.
