@@ -55,8 +55,7 @@ pub fn finish_from_disk(
         None => exit_code(&View::of(&session.read_back()?)?.outcome, fail_on_fault),
     };
     let ended = session.end(code, error.as_ref())?;
-    let displayed = Recording::read(&directory)
-        .and_then(|recording| write_outputs(&recording, &directory, &output.exports, style(output)));
+    let displayed = write_outputs_from_disk(&directory, output);
     conclude(ended, code, error, displayed)
 }
 
@@ -80,8 +79,15 @@ pub fn conclude(
     }
 }
 
-fn style(output: &OutputArgs) -> TextStyle {
+/// How the text looks.
+pub fn style(output: &OutputArgs) -> TextStyle {
     terminal::style(output.verbose, output.color)
+}
+
+/// Writes and shows what is on disk of a session.
+pub fn write_outputs_from_disk(directory: &Path, output: &OutputArgs) -> Result<()> {
+    let recording = Recording::read(directory)?;
+    write_outputs(&recording, directory, &output.exports, style(output))
 }
 
 /// Writes what lies beside the recording, what the flags say for other programs, and the text unless one of these takes
@@ -99,9 +105,14 @@ pub fn write_outputs(
         _ => exports::write(exports, recording, &view),
     };
     if !exports.takes_stdout() {
-        terminal::print_report(&webdyno_report::text(&view, &paths(&view, directory), style))?;
+        print(&view, directory, style)?;
     }
     reports.and(written)
+}
+
+/// Shows a view as text.
+pub fn print(view: &View, directory: &Path, style: TextStyle) -> Result<()> {
+    terminal::print_report(&webdyno_report::text(view, &paths(view, directory), style))
 }
 
 /// Writes report.html, and for a session that was to change something its change record, into the run directory.

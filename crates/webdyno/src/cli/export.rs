@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
+use webdyno_model::{Result, UserError};
 use webdyno_report::{CacheProgram, Table};
 
 /// What is written for other programs, and where.
@@ -41,6 +42,14 @@ impl ExportArgs {
             ("--junit", &self.junit),
         ];
         all.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
+    }
+
+    /// An error for one that is of a load, where `without` makes none: told before there is something to wait for.
+    pub fn refuse_of_load(&self, without: &str, hint: &str) -> Result<()> {
+        let of_a_load = self.given().find(|(flag, _)| *flag != "--json");
+        of_a_load.map_or(Ok(()), |(flag, _)| {
+            Err(UserError::usage(format!("{flag} is for a load, and {without} makes none")).hint(hint))
+        })
     }
 
     /// Whether one of them is stdout, which then holds nothing else.

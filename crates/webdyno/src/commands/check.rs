@@ -61,11 +61,7 @@ fn refuse_load_flags(arguments: &CheckArgs) -> Result<()> {
         return Err(UserError::usage("--web shows a session under way, and check is over in seconds")
             .hint("`webdyno serve` shows its report"));
     }
-    let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
-    of_a_load.map_or(Ok(()), |(flag, _)| {
-        Err(UserError::usage(format!("{flag} is for a load, and check makes none"))
-            .hint("--json has all that was found"))
-    })
+    arguments.output.exports.refuse_of_load("check", "--json has all that was found")
 }
 
 /// The port of the only web server of the host. An error when there is none, or more than one.

@@ -4,7 +4,7 @@ use crate::cli::DiagnoseArgs;
 use crate::measuring::workers::Workers;
 use crate::measuring::{self, BEFORE_S, MeasuredLoad, experiments, target};
 use crate::process::interrupt_flag;
-use crate::{exports, finish, live_metrics, progress, run_directory, terminal, time_window, web};
+use crate::{exports, finish, live_metrics, progress, run_directory, time_window, web};
 use jiff::tz::TimeZone;
 use std::path::Path;
 use webdyno_analysis::diagnosis;
@@ -39,11 +39,7 @@ fn from_recording(directory: &Path, arguments: &DiagnoseArgs) -> Result<u8> {
         View { command: "diagnose".into(), outcome: Outcome::Diagnosis(diagnosis), ..View::of(&recording)? };
     exports::write(&arguments.output.exports, &recording, &view)?;
     if !arguments.output.exports.takes_stdout() {
-        terminal::print_report(&webdyno_report::text(
-            &view,
-            &finish::paths(&view, directory),
-            terminal::style(arguments.output.verbose, arguments.output.color),
-        ))?;
+        finish::print(&view, directory, finish::style(&arguments.output))?;
     }
     Ok(finish::exit_code(&view.outcome, arguments.fail_on_fault))
 }
@@ -76,7 +72,8 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
 }
 
 fn diagnose_window(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
-    refuse_load_outputs(arguments)?;
+    let hint = "--json has the whole diagnosis; a URL instead of --for loads the server";
+    arguments.output.exports.refuse_of_load("--for", hint)?;
     let list = arguments.server.list()?;
     let how = Start { reads_only: true, ..arguments.server.start(list.web()?)? };
     let port = match (arguments.port, &arguments.url) {
@@ -129,13 +126,4 @@ fn refuse_flag_conflicts(arguments: &DiagnoseArgs) -> Result<()> {
         (None, _, Some(_)) => wrong("--url", "--for TIME"),
         _ => Ok(()),
     }
-}
-
-/// What needs a load of our own, told before there is something to wait for.
-fn refuse_load_outputs(arguments: &DiagnoseArgs) -> Result<()> {
-    let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
-    of_a_load.map_or(Ok(()), |(flag, _)| {
-        Err(UserError::usage(format!("{flag} is for a load, and --for makes none"))
-            .hint("--json has the whole diagnosis; a URL instead of --for loads the server"))
-    })
 }

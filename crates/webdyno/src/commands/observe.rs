@@ -3,7 +3,7 @@
 use crate::cli::ObserveArgs;
 use crate::measuring::{self, target};
 use crate::process::interrupt_flag;
-use crate::{exports, finish, live_metrics, observe_view, run_directory, terminal, web};
+use crate::{finish, live_metrics, observe_view, run_directory, terminal, web};
 use std::path::Path;
 use webdyno_host::agent::Start;
 use webdyno_model::{ErrorKind, Result, UserError};
@@ -18,7 +18,7 @@ const TEXT: &str = "report.txt";
 
 /// Observes. Gives the exit code.
 pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
-    refuse_load_outputs(arguments)?;
+    arguments.output.exports.refuse_of_load("observing", "--json has all that was read")?;
     let list = arguments.server.list()?;
     let first = list.iter().next().ok_or_else(|| UserError::usage("no server was given"))?.1;
     let how = Start { reads_only: true, ..arguments.server.start(first)? };
@@ -52,15 +52,6 @@ pub fn observe(arguments: &ObserveArgs) -> Result<u8> {
     end(session, result, until, arguments)
 }
 
-/// What needs a load of our own, told before there is something to wait for.
-fn refuse_load_outputs(arguments: &ObserveArgs) -> Result<()> {
-    let of_a_load = arguments.output.exports.given().find(|(flag, _)| *flag != "--json");
-    of_a_load.map_or(Ok(()), |(flag, _)| {
-        Err(UserError::usage(format!("{flag} is for a load, and observing makes none"))
-            .hint("--json has all that was read"))
-    })
-}
-
 /// Ends the session and shows what was recorded. Who ends an observation without a given end has what was asked for.
 fn end(session: LiveSession, result: Result<()>, until: ObserveUntil, arguments: &ObserveArgs) -> Result<u8> {
     let directory = session.directory().to_owned();
@@ -70,27 +61,8 @@ fn end(session: LiveSession, result: Result<()>, until: ObserveUntil, arguments:
     };
     let code = error.as_ref().map_or(0, UserError::exit_code);
     let ended = session.end(code, error.as_ref())?;
-    let displayed = write_observation(&directory, arguments);
+    let displayed = finish::write_outputs_from_disk(&directory, &arguments.output);
     finish::conclude(ended, code, error, displayed)
-}
-
-fn write_observation(directory: &Path, arguments: &ObserveArgs) -> Result<()> {
-    let recording = Recording::read(directory)?;
-    let view = View::of(&recording)?;
-    let reports = finish::write_reports(&view, directory);
-    let exports = &arguments.output.exports;
-    let written = match view.outcome {
-        Outcome::Nothing => Ok(()),
-        _ => exports::write(exports, &recording, &view),
-    };
-    if !exports.takes_stdout() {
-        terminal::print_report(&webdyno_report::text(
-            &view,
-            &finish::paths(&view, directory),
-            terminal::style(arguments.output.verbose, arguments.output.color),
-        ))?;
-    }
-    reports.and(written)
 }
 
 /// Diagnoses what was frozen and says what it came to in a line. What fails here ends no observation.

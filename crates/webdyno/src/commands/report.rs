@@ -27,10 +27,6 @@ pub fn report(arguments: &ReportArgs) -> Result<u8> {
             terminal::print_status(&format!("webdyno: {error}"));
         }
     }
-    terminal::print_report(&webdyno_report::text(
-        &view,
-        &finish::paths(&view, directory),
-        terminal::style(arguments.verbose, arguments.color),
-    ))?;
+    finish::print(&view, directory, terminal::style(arguments.verbose, arguments.color))?;
     Ok(0)
 }
