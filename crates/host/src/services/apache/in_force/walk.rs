@@ -110,39 +110,31 @@ impl<'a> Walk<'a> {
         let name = file.rsplit('/').next().unwrap_or(file);
         let around: Vec<usize> =
             bases.iter().copied().chain(self.sections.iter().map(|opened| opened.section.id)).collect();
-        for opened in around.into_iter().flat_map(|id| site.children(id, Kind::Files)) {
-            let counts = match matched_by(opened) {
-                Some((text, true)) => self.decides(opened, text, name),
-                Some((text, false)) if wildcard::is_pattern(text) => wildcard::matches_any(text, name),
-                Some((text, false)) => text == name,
-                None => false,
-            };
-            if counts {
-                self.sections.push(opened);
-            }
-        }
+        self.matching(site, &around, (Kind::Files, name), wildcard::matches_any, |text, name| text == name);
     }
 
     fn locations(&mut self, site: &Site<'a>, bases: &[usize], path: &str) {
-        for opened in bases.iter().flat_map(|base| site.children(*base, Kind::Location)) {
-            let counts = match matched_by(opened) {
-                Some((text, true)) => self.decides(opened, text, path),
-                Some((text, false)) if wildcard::is_pattern(text) => pattern::is_path_match(text, path),
-                Some((text, false)) => is_below(text, path),
-                None => false,
-            };
-            if counts {
-                self.sections.push(opened);
-            }
-        }
+        self.matching(site, bases, (Kind::Location, path), pattern::is_path_match, is_below);
     }
 
     fn proxies(&mut self, site: &Site<'a>, bases: &[usize], url: &str) {
-        for opened in bases.iter().flat_map(|base| site.children(*base, Kind::Proxy)) {
+        self.matching(site, bases, (Kind::Proxy, url), pattern::is_match, |text, url| url.starts_with(text));
+    }
+
+    /// Adds the sections of a kind whose text meets a value: as a regular expression, by its wildcards, or as it is.
+    fn matching(
+        &mut self,
+        site: &Site<'a>,
+        parents: &[usize],
+        (kind, value): (Kind, &str),
+        by_wildcards: fn(&str, &str) -> bool,
+        as_it_is: fn(&str, &str) -> bool,
+    ) {
+        for opened in parents.iter().flat_map(|parent| site.children(*parent, kind)) {
             let counts = match matched_by(opened) {
-                Some((text, true)) => self.decides(opened, text, url),
-                Some((text, false)) if wildcard::is_pattern(text) => pattern::is_match(text, url),
-                Some((text, false)) => url.starts_with(text),
+                Some((text, true)) => self.decides(opened, text, value),
+                Some((text, false)) if wildcard::is_pattern(text) => by_wildcards(text, value),
+                Some((text, false)) => as_it_is(text, value),
                 None => false,
             };
             if counts {
