@@ -57,13 +57,14 @@ pub fn prepare(
     }
     let preparation = match &first.setting.target {
         Target::Service(name) if name == mariadb::NAME && *name != front.service => {
-            return of_database(is_private, changes, backends);
+            return if is_private { kept_out("the database") } else { of_database(changes, backends) };
         }
         Target::Service(name) if name == php_fpm::NAME && *name != front.service => {
-            return of_php_fpm(is_private, changes, backends);
+            return if is_private { kept_out("PHP-FPM") } else { of_php_fpm(changes, backends) };
         }
         Target::Service(name) if name == apache::NAME && *name != front.service => {
-            return of_apache(programs, is_private, changes, backends);
+            let behind = "the Apache behind it";
+            return if is_private { kept_out(behind) } else { of_apache(programs, changes, backends) };
         }
         Target::Service(name) => of_service(programs, front, name, changes)?,
         Target::Sysctl if is_private => Preparation::not_preparable(
@@ -153,6 +154,12 @@ fn accept_queue(front: &ServiceSnapshot, is_private: bool, changes: &[SettingCha
     Ok(Prepared { holders, ..Preparation::Plan(Box::new(whole)).into() })
 }
 
+/// A private server has no backends of its own: others' are not changed for it.
+fn kept_out(backend: &str) -> Result<Prepared> {
+    let why = format!("the server was started for this session, and {backend} was not");
+    Ok(Preparation::not_preparable(why).into())
+}
+
 /// What is to be done where a backend is not seen here.
 fn other_host_hint(seen_count: usize, role: &str) -> Option<String> {
     (seen_count == 0).then(|| format!("where it runs on another host: --server {role}=S"))
@@ -160,14 +167,9 @@ fn other_host_hint(seen_count: usize, role: &str) -> Option<String> {
 
 /// A database behind the front: there must be just one.
 fn of_database(
-    is_private: bool,
     changes: &[SettingChange],
     backends: &mut dyn FnMut() -> Result<(Vec<ServiceSnapshot>, Access)>,
 ) -> Result<Prepared> {
-    if is_private {
-        let why = "the server was started for this session, and the database was not";
-        return Ok(Preparation::not_preparable(why).into());
-    }
     let (found, access) = backends()?;
     let databases: Vec<_> = found.iter().filter(|service| service.service == mariadb::NAME).collect();
     let [database] = databases[..] else {
@@ -180,14 +182,9 @@ fn of_database(
 
 /// A PHP-FPM behind the front: there must be just one, or one that has the pool.
 fn of_php_fpm(
-    is_private: bool,
     changes: &[SettingChange],
     backends: &mut dyn FnMut() -> Result<(Vec<ServiceSnapshot>, Access)>,
 ) -> Result<Prepared> {
-    if is_private {
-        let why = "the server was started for this session, and PHP-FPM was not";
-        return Ok(Preparation::not_preparable(why).into());
-    }
     let (found, _) = backends()?;
     let pool = changes.iter().find_map(|change| change.setting.pool.as_deref());
     let has_pool = |service: &&ServiceSnapshot| {
@@ -214,14 +211,9 @@ fn of_php_fpm(
 /// An Apache behind the front: there must be just one.
 fn of_apache(
     programs: &dyn Programs,
-    is_private: bool,
     changes: &[SettingChange],
     backends: &mut dyn FnMut() -> Result<(Vec<ServiceSnapshot>, Access)>,
 ) -> Result<Prepared> {
-    if is_private {
-        let why = "the server was started for this session, and the Apache behind it was not";
-        return Ok(Preparation::not_preparable(why).into());
-    }
     let (found, _) = backends()?;
     let all: Vec<_> = found.iter().filter(|service| service.service == apache::NAME).collect();
     let ([behind], Some(service)) = (&all[..], programs.tunable(apache::NAME)) else {
