@@ -6,6 +6,7 @@ mod comparing;
 mod exports;
 mod finish;
 mod helpers;
+mod https;
 mod live_metrics;
 mod live_view;
 mod measuring;

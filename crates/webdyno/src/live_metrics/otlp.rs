@@ -5,6 +5,7 @@
 
 use super::instruments::{ALL, Instrument, Point, Values};
 use super::state::{BOUNDS_S, SharedState, State, Times};
+use crate::https;
 use async_trait::async_trait;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Histogram, Meter, MeterProvider};
@@ -17,7 +18,6 @@ use std::env;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use url::Url;
 use webdyno_model::{Result, UserError};
 
@@ -194,17 +194,7 @@ fn agent(is_secure: bool) -> ureq::Agent {
     let timeout = Duration::from_millis(timeout_ms.unwrap_or(TIMEOUT_MS));
     let config = ureq::Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false);
     let config = config.max_redirects(0);
-    if is_secure { config.tls_config(tls()).build().into() } else { config.build().into() }
-}
-
-/// TLS as of the load: ring, and the certificates that this machine trusts.
-fn tls() -> TlsConfig {
-    let found = rustls_native_certs::load_native_certs();
-    let roots: Vec<_> = found.certs.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
-    TlsConfig::builder()
-        .root_certs(RootCerts::from(roots.into_iter()))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build()
+    if is_secure { config.tls_config(https::tls()).build().into() } else { config.build().into() }
 }
 
 /// The first failure, until it was reported.

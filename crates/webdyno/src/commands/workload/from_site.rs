@@ -2,12 +2,9 @@
 
 use super::workload_file::new_file;
 use crate::cli::workload::FromSiteArgs;
-use crate::terminal;
-use rustls::crypto::ring;
+use crate::{https, terminal};
 use std::io::Read;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use url::Url;
 use webdyno_load::workload::file::to_toml;
 use webdyno_load::workload::site::{Bounds, Fetched, Robots, Walk, WalkCounts};
@@ -141,13 +138,7 @@ fn fetch(agent: &ureq::Agent, url: &Url) -> std::result::Result<Fetched, ureq::E
 
 /// Without redirects: the walk decides where they lead to.
 fn agent() -> ureq::Agent {
-    let found = rustls_native_certs::load_native_certs();
-    let roots: Vec<_> = found.certs.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
-    let tls = TlsConfig::builder()
-        .root_certs(RootCerts::from(roots.into_iter()))
-        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
-        .build();
     let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
     let config = config.max_redirects(0).user_agent(concat!("webdyno/", env!("CARGO_PKG_VERSION")));
-    config.tls_config(tls).build().into()
+    config.tls_config(https::tls()).build().into()
 }
