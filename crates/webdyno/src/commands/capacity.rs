@@ -1,10 +1,9 @@
 //! `webdyno capacity`: the highest load that meets the objectives.
 
 use crate::cli::capacity::CapacityArgs;
-use crate::measuring::workers::Workers;
 use crate::measuring::{self, BEFORE_S, MeasuredLoad, objectives, record_servers};
 use crate::process::interrupt_flag;
-use crate::{finish, live_metrics, progress, run_directory, web};
+use crate::{finish, progress};
 use webdyno_analysis::capacity::{
     SearchOptions, check_objective, default_objectives, default_start, lone_capacity,
 };
@@ -46,16 +45,9 @@ pub fn capacity(arguments: &CapacityArgs) -> Result<u8> {
     let mut servers = measured.map(|load| load.connect()).transpose()?;
     let budget_s = arguments.budget as f64 / 1e6;
     let pace = progress::ProgressPlan { measure_s: budget_s.min(USUAL_S), settles: false, changes: false };
-    let directory = run_directory::run_directory(&arguments.output, "capacity");
-    let _followed = web::follow(&arguments.output, &directory)?;
-    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
-    let mut session = LiveSession::begin(
-        &directory,
-        measuring::session_info("capacity", None, &held),
-        interrupted,
-        live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
-    )?;
-    Workers::attach(workers.as_ref(), &mut session);
+    let about = measuring::session_info("capacity", None, &held);
+    let on = Some((&arguments.on, arguments.load.threads));
+    let (_companions, mut session) = measuring::begin((about, pace), &arguments.output, on, interrupted)?;
     let think_us = (unit == LoadUnit::Users).then(|| think_mean_us(&first));
     let options = SearchOptions {
         start: start.unwrap_or_else(|| default_start(alone_us)),

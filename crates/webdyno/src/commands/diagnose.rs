@@ -1,10 +1,9 @@
 //! `webdyno diagnose`: load and observe a server, watch the traffic that is there, or look at a recording.
 
 use crate::cli::DiagnoseArgs;
-use crate::measuring::workers::Workers;
 use crate::measuring::{self, BEFORE_S, MeasuredLoad, experiments, target};
 use crate::process::interrupt_flag;
-use crate::{exports, finish, live_metrics, progress, run_directory, time_window, web};
+use crate::{exports, finish, progress, time_window};
 use jiff::tz::TimeZone;
 use std::path::Path;
 use webdyno_analysis::diagnosis;
@@ -12,7 +11,7 @@ use webdyno_host::agent::Start;
 use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::{Result, UserError};
-use webdyno_session::live::{LiveSession, Servers};
+use webdyno_session::live::Servers;
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
 
@@ -51,16 +50,9 @@ fn with_load(arguments: &DiagnoseArgs) -> Result<u8> {
     let interrupted = interrupt_flag()?;
     let mut servers = load.connect()?;
     let pace = progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: false };
-    let directory = run_directory::run_directory(&arguments.output, "diagnose");
-    let _followed = web::follow(&arguments.output, &directory)?;
-    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
-    let mut session = LiveSession::begin(
-        &directory,
-        measuring::session_info("diagnose", None, &draft.objectives),
-        interrupted,
-        live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
-    )?;
-    Workers::attach(workers.as_ref(), &mut session);
+    let about = measuring::session_info("diagnose", None, &draft.objectives);
+    let on = Some((&arguments.on, arguments.load.threads));
+    let (_companions, mut session) = measuring::begin((about, pace), &arguments.output, on, interrupted)?;
     let result = measuring::record_servers(&mut session, &mut servers, BEFORE_S).and_then(|()| {
         load.record_repeated_answers(&mut session)?;
         let MeasuredLoad { prepared, workload, length, .. } = &load;
@@ -89,14 +81,8 @@ fn diagnose_window(window_us: u64, arguments: &DiagnoseArgs) -> Result<u8> {
     measuring::observe(&mut servers, port, &arguments.server.access())?;
     let seconds = window_us as f64 / 1e6;
     let pace = progress::ProgressPlan { measure_s: seconds, settles: false, changes: false };
-    let directory = run_directory::run_directory(&arguments.output, "diagnose");
-    let _followed = web::follow(&arguments.output, &directory)?;
-    let mut session = LiveSession::begin(
-        &directory,
-        measuring::session_info("diagnose", None, &[]),
-        interrupted,
-        live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
-    )?;
+    let about = measuring::session_info("diagnose", None, &[]);
+    let (_companions, mut session) = measuring::begin((about, pace), &arguments.output, None, interrupted)?;
     let result = measuring::record_servers(&mut session, &mut servers, BEFORE_S)
         .and_then(|()| session.observe_for(seconds, &mut servers))
         .and_then(|()| session.append(EventBody::Watch { length_us: window_us }));

@@ -3,7 +3,7 @@
 use crate::cli::QuickstartArgs;
 use crate::measuring::{self, BEFORE_S, record_servers};
 use crate::process::{interrupt_flag, own_executable};
-use crate::{finish, live_metrics, progress, run_directory, terminal, web};
+use crate::{finish, progress, terminal};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use webdyno_analysis::measurement::Measurement;
@@ -37,13 +37,11 @@ pub fn quickstart(arguments: &QuickstartArgs) -> Result<u8> {
         return Err(UserError::usage("a quickstart has no objectives that could be met")
             .hint("write --goal max, or a rate as in --goal '500 req/s'"));
     }
-    let directory = run_directory::run_directory(&arguments.output, "quickstart");
     let interrupted = interrupt_flag()?;
     let pace = progress::ProgressPlan { measure_s: f64::from(MEASURE_S), settles: true, changes: true };
     let about = measuring::session_info("quickstart", Some(arguments.goal), &[]);
-    let _followed = web::follow(&arguments.output, &directory)?;
-    let watcher = live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?;
-    let mut session = LiveSession::begin(&directory, about, interrupted, watcher)?;
+    let (_companions, mut session) = measuring::begin((about, pace), &arguments.output, None, interrupted)?;
+    let directory = session.directory().to_owned();
     let result = with_private_apache(&mut session, &directory, arguments);
     finish::finish(session, result, &arguments.output, false)
 }

@@ -1,10 +1,9 @@
 //! `webdyno run`: load a server and report what was measured.
 
 use crate::cli::RunArgs;
-use crate::measuring::workers::Workers;
 use crate::measuring::{self, objectives};
 use crate::process::interrupt_flag;
-use crate::{finish, live_metrics, progress, run_directory, web};
+use crate::{finish, progress};
 use webdyno_load::Prepared;
 use webdyno_model::event::EventBody;
 use webdyno_model::interval::EndReason;
@@ -31,16 +30,9 @@ pub fn run(arguments: &RunArgs) -> Result<u8> {
     made.extend(without.transpose()?);
     let measure_s = made[0].workload.stop.duration_us.map_or(1.0, |us| us as f64 / 1e6);
     let pace = progress::ProgressPlan { measure_s, settles: false, changes: false };
-    let directory = run_directory::run_directory(&arguments.output, "run");
-    let _followed = web::follow(&arguments.output, &directory)?;
-    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
-    let mut session = LiveSession::begin(
-        &directory,
-        measuring::session_info("run", None, &draft.objectives),
-        interrupted,
-        live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
-    )?;
-    Workers::attach(workers.as_ref(), &mut session);
+    let about = measuring::session_info("run", None, &draft.objectives);
+    let on = Some((&arguments.on, arguments.load.threads));
+    let (_companions, mut session) = measuring::begin((about, pace), &arguments.output, on, interrupted)?;
     if !arguments.no_early_stop {
         session.enable_slo_abort();
     }

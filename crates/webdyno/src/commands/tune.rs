@@ -1,10 +1,9 @@
 //! `webdyno tune`: change what limits a server, round by round, until the goal is met; only plans without `--apply`.
 
 use crate::cli::TuneArgs;
-use crate::measuring::workers::Workers;
 use crate::measuring::{self, BEFORE_CHANGES_S, BEFORE_S, MeasuredLoad, changes, record_servers};
 use crate::process::interrupt_flag;
-use crate::{finish, live_metrics, progress, run_directory, terminal, web};
+use crate::{finish, progress, terminal};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use webdyno_load::workload::file::Draft;
@@ -13,7 +12,7 @@ use webdyno_model::event::EventBody;
 use webdyno_model::tune::{Goal, GoalRequest};
 use webdyno_model::{Result, UserError};
 use webdyno_session::export::Export;
-use webdyno_session::live::{ConfirmPlan, LiveSession, LiveTarget};
+use webdyno_session::live::{ConfirmPlan, LiveTarget};
 use webdyno_session::rounds::{self, TuneOptions};
 
 /// Tunes. Gives the exit code.
@@ -23,7 +22,6 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
             .hint("give -d TIME instead of -n; as in -d 10s"));
     }
     let draft = draft(arguments)?;
-    let directory = run_directory::run_directory(&arguments.output, "tune");
     let export = arguments.export.as_deref().map(Export::begin).transpose()?;
     let mut load = MeasuredLoad::prepare(&arguments.load, &draft, &arguments.server)?;
     load.repeat_requests();
@@ -34,11 +32,9 @@ pub fn tune(arguments: &TuneArgs) -> Result<u8> {
     let pace =
         progress::ProgressPlan { measure_s: load.measure_s(), settles: true, changes: arguments.apply };
     let about = measuring::session_info("tune", Some(arguments.goal.goal), &draft.objectives);
-    let _followed = web::follow(&arguments.output, &directory)?;
-    let watcher = live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?;
-    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
-    let mut session = LiveSession::begin(&directory, about, interrupted.clone(), watcher)?;
-    Workers::attach(workers.as_ref(), &mut session);
+    let on = Some((&arguments.on, arguments.load.threads));
+    let (_companions, mut session) =
+        measuring::begin((about, pace), &arguments.output, on, interrupted.clone())?;
     let options = TuneOptions {
         goal: arguments.goal.goal,
         apply: arguments.apply,

@@ -10,12 +10,20 @@ pub mod workers;
 
 pub use load::{MeasuredLoad, load_length};
 
+use crate::cli::OutputArgs;
+use crate::cli::workers::OnArgs;
+use crate::progress::ProgressPlan;
+use crate::web::FollowedSession;
+use crate::{live_metrics, progress, run_directory, web};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use webdyno_model::Result;
 use webdyno_model::environment::Environment;
 use webdyno_model::objective::Objective;
 use webdyno_model::topology::Access;
 use webdyno_model::tune::Goal;
 use webdyno_session::live::{LiveSession, Servers, SessionInfo};
+use workers::Workers;
 
 /// Seconds of observation before a load, so that counters have a reading before it.
 pub const BEFORE_S: f64 = 1.2;
@@ -34,6 +42,26 @@ pub fn session_info(command: &str, goal: Option<Goal>, objectives: &[Objective])
         objectives: objectives.to_vec(),
         operator: Some(webdyno_host::os::machine::operator()),
     }
+}
+
+/// What ends with a session: its workers, and then who follows it in a browser.
+pub type Companions = (Option<Workers>, Option<FollowedSession>);
+
+/// Begins a session in its run directory, shown as the output flags say; its loads are made by the workers of `--on`, if it has any,
+/// with so many threads.
+pub fn begin(
+    (about, pace): (SessionInfo, ProgressPlan),
+    output: &OutputArgs,
+    on: Option<(&OnArgs, Option<u32>)>,
+    interrupted: Arc<AtomicBool>,
+) -> Result<(Companions, LiveSession)> {
+    let directory = run_directory::run_directory(output, &about.command);
+    let followed = web::follow(output, &directory)?;
+    let workers = on.map_or(Ok(None), |(on, threads)| Workers::start(on, threads))?;
+    let watcher = live_metrics::exporting(output, progress::observer(output, pace))?;
+    let mut session = LiveSession::begin(&directory, about, interrupted, watcher)?;
+    Workers::attach(workers.as_ref(), &mut session);
+    Ok(((workers, followed), session))
 }
 
 /// Writes who is observed into the log, and gathers the readings before the load.

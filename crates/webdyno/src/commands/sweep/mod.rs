@@ -5,10 +5,9 @@ mod study;
 
 use crate::cli::load::DURATION_US_DEFAULT;
 use crate::cli::sweep::{KnobArg, SweepArgs};
-use crate::measuring::workers::Workers;
 use crate::measuring::{self, BEFORE_CHANGES_S, MeasuredLoad, changes, load_length, record_servers};
 use crate::process::interrupt_flag;
-use crate::{finish, live_metrics, progress, run_directory, terminal, web};
+use crate::{finish, progress, terminal};
 use knobs::LoadKnob;
 use std::sync::atomic::AtomicBool;
 use webdyno_analysis::sweep::{AxisValues, POINTS_MAX, Planner, SweepOptions};
@@ -93,19 +92,12 @@ pub fn sweep(arguments: &SweepArgs) -> Result<u8> {
     if has_setting && changes::needs_consent(arguments.yes) && !consents(&order, &interrupted)? {
         return Err(UserError::cannot_run("nothing was measured: the changes were declined"));
     }
-    let directory = run_directory::run_directory(&arguments.output, "sweep");
     let measure_s = draft.settings.duration_us.unwrap_or(DURATION_US_DEFAULT) as f64 / 1e6;
     let pace =
         progress::ProgressPlan { measure_s, settles: arguments.load.warmup.is_none(), changes: has_setting };
-    let _followed = web::follow(&arguments.output, &directory)?;
-    let workers = Workers::start(&arguments.on, arguments.load.threads)?;
-    let mut session = LiveSession::begin(
-        &directory,
-        measuring::session_info("sweep", None, &draft.objectives),
-        interrupted,
-        live_metrics::exporting(&arguments.output, progress::observer(&arguments.output, pace))?,
-    )?;
-    Workers::attach(workers.as_ref(), &mut session);
+    let about = measuring::session_info("sweep", None, &draft.objectives);
+    let on = Some((&arguments.on, arguments.load.threads));
+    let (_companions, mut session) = measuring::begin((about, pace), &arguments.output, on, interrupted)?;
     let began = waits.map_or(Ok(()), |text| session.append(EventBody::Note { text }));
     let result =
         began.and_then(|()| measure_points(arguments, &mut session, (load, servers), (&loads, base), order));
