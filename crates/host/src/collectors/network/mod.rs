@@ -102,6 +102,17 @@ pub(super) fn thread_cpu() -> Duration {
     Duration::new(seconds.unwrap_or_default(), nanoseconds.unwrap_or_default())
 }
 
+/// A reading of connections that took less is made every second.
+const CHEAP: Duration = Duration::from_millis(1);
+/// How long there is rest after a dear one, for each time it took; no longer than `REST_MAX`.
+const REST: u32 = 1_200;
+const REST_MAX: Duration = Duration::from_secs(30);
+
+/// For how long connections are not read again after that took so long.
+pub(super) fn rest_after(took: Duration) -> Option<Duration> {
+    (took >= CHEAP).then(|| took.saturating_mul(REST).min(REST_MAX))
+}
+
 /// What stands before the names of what is in the service's network namespace when that is not ours.
 pub(super) const SERVICE: &str = "service.";
 

@@ -10,7 +10,7 @@
 //! empty.
 
 use crate::collectors::network::socket_table::{LOCAL_PORTS, range};
-use crate::collectors::network::{Place, Whereabouts, thread_cpu};
+use crate::collectors::network::{Place, Whereabouts, rest_after, thread_cpu};
 use crate::collectors::{Collector, Metric, Reading, Target, gauge};
 use crate::os::machine;
 use crate::os::procfs;
@@ -18,7 +18,7 @@ use crate::os::sock_diag::{Query, TCP, each, state, states};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Servers that are told one by one: those that most is asked of.
 const SERVERS_MAX: usize = 6;
@@ -26,11 +26,6 @@ const SERVERS_MAX: usize = 6;
 const TOLD_MAX: usize = 24;
 /// Servers that are counted at most: a bound for clients that connect to everything.
 const COUNTED_MAX: usize = 10_000;
-
-/// A reading that took less is made every second; how long there is rest after a dear one, for each time it took.
-const CHEAP: Duration = Duration::from_millis(1);
-const REST: u32 = 1_200;
-const REST_MAX: Duration = Duration::from_secs(30);
 
 const ALL: &str = "upstreams.connections_count";
 
@@ -162,9 +157,7 @@ impl Collector for Upstreams {
                 reading.push(format!("upstreams.{server}.waited_us"), waited_us);
             }
         }
-        let took = thread_cpu().saturating_sub(before);
-        let rest = took.saturating_mul(REST).min(REST_MAX);
-        self.rests_until = (took >= CHEAP).then(|| begin + rest);
+        self.rests_until = rest_after(thread_cpu().saturating_sub(before)).map(|rest| begin + rest);
         reading
     }
 }
@@ -174,6 +167,7 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
 
     #[test]
     fn connections_that_nobody_confirms_are_told_apart() {

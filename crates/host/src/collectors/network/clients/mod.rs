@@ -26,23 +26,16 @@
 mod uploads;
 
 use self::uploads::Uploads;
-use crate::collectors::network::{Place, Whereabouts, thread_cpu};
+use crate::collectors::network::{Place, Whereabouts, rest_after, thread_cpu};
 use crate::collectors::{Collector, Metric, Reading, Target, gauge, io_error_text};
 use crate::os::procfs;
 use crate::os::sockets::netlink::{self, End};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Processes of the service whose descriptors are read at most, should one of them be a client of its own port.
 const SERVICE_PROCESSES_MAX: usize = 512;
-
-/// A reading that took less is made every second.
-const CHEAP: Duration = Duration::from_millis(1);
-
-/// How long there is rest after a dear one, for each time it took; no longer than `REST_MAX`.
-const REST: u32 = 1_200;
-const REST_MAX: Duration = Duration::from_secs(30);
 
 /// So many connections are listed in a fraction of a millisecond.
 const FEW: f64 = 500.0;
@@ -66,9 +59,7 @@ impl Clients {
         }
         let reading =
             read(port, std::process::id(), target, &mut self.uploads).unwrap_or_else(Reading::failed);
-        let took = thread_cpu().saturating_sub(before);
-        let rest = Some(took.saturating_mul(REST).min(REST_MAX)).filter(|_| took >= CHEAP);
-        self.rests = rest.map(|rest| (port, begin + rest));
+        self.rests = rest_after(thread_cpu().saturating_sub(before)).map(|rest| (port, begin + rest));
         self.are_few = reading.value("clients.connections_count").is_some_and(|count| count <= FEW);
         reading
     }
