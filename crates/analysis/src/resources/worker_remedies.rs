@@ -7,7 +7,6 @@ use crate::resources::{concurrency, database_connections};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Predicted, Remedy};
-use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -133,10 +132,7 @@ pub(crate) fn predict(facts: &Facts, workers: f64, to: f64) -> Option<Predicted>
         Some(by_cpu) if by_cpu < by_workers => (by_cpu, PREDICTION_ERROR_CPU),
         _ => (by_workers, PREDICTION_ERROR),
     };
-    let rate = facts.value(FactId::offered_rate).map_or(rate, |offered| rate.min(offered));
-    let error = error.hypot(facts.value(FactId::rate_ci95_fraction).unwrap_or(0.0));
-    let bound = |sign: f64| significant((rate * (1.0 + sign * error)).max(0.0), 3);
-    Some(Predicted { rate: significant(rate, 3), ci95: [bound(-1.0), bound(1.0)] })
+    Some(concurrency::predicted(facts, rate, error))
 }
 
 /// The interactive response time law: visitors who think come back only as fast as they do. What they can ask for is

@@ -255,10 +255,8 @@ fn pools(all: &[(f64, &Demands)]) -> Vec<PoolDemand> {
 fn base_bytes(facts: &Facts) -> Option<f64> {
     let held = memory::now_bytes(facts)?;
     let workers = facts.value(FactId::worker_count_mean).zip(facts.value(FactId::worker_private_mean_bytes));
-    let children = facts
-        .each(FactId::pool_memory_mean_bytes)
-        .map(|(pool, each)| each * facts.value_of(FactId::pool_children_mean, pool).unwrap_or(0.0));
-    let in_use = workers.map_or(0.0, |(count, each)| count * each) + children.sum::<f64>();
+    let children = memory::children_bytes(facts).unwrap_or(0.0);
+    let in_use = workers.map_or(0.0, |(count, each)| count * each) + children;
     Some((held - in_use).max(0.0))
 }
 

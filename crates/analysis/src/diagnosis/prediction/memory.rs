@@ -13,13 +13,18 @@ const PLACES_MIN: f64 = 0.5;
 
 /// What the server's processes hold now; `None` where it was not read.
 pub(crate) fn now_bytes(facts: &Facts) -> Option<f64> {
-    let children = facts
-        .each(FactId::pool_memory_mean_bytes)
-        .map(|(pool, each)| each * facts.value_of(FactId::pool_children_mean, pool).unwrap_or(0.0));
-    let children = children.reduce(|sum, one| sum + one);
+    let children = children_bytes(facts);
     let of = |name: FactId| facts.value(name);
     let parts = [of(FactId::worker_memory_sum_bytes), children, of(FactId::database_resident_max_bytes)];
     parts.into_iter().flatten().reduce(|sum, one| sum + one)
+}
+
+/// What the children of all pools hold.
+pub(crate) fn children_bytes(facts: &Facts) -> Option<f64> {
+    let pools = facts.each(FactId::pool_memory_mean_bytes);
+    let of_pool =
+        |(pool, each): (&str, f64)| each * facts.value_of(FactId::pool_children_mean, pool).unwrap_or(0.0);
+    pools.map(of_pool).reduce(|sum, one| sum + one)
 }
 
 /// What one more in use of a pool costs: the least and the most.
