@@ -6,9 +6,9 @@
 use crate::change::action::{OldFile, in_base64};
 use crate::change::seams::new_file::{self, ACCESS_LIST, ATTRIBUTES_BYTES_MAX, read_attribute};
 use crate::change::seams::tree::{self, PASSABLE, Tree, set_mode};
+pub use crate::services::common::edit::sha256_hex;
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, OFlags, RenameFlags};
 use rustix::io::Errno;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -369,11 +369,6 @@ fn writable(path: &Path) -> io::Result<File> {
 /// The directory of a file.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
-}
-
-/// SHA-256 in hexadecimal digits.
-pub fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn image_of(file: File) -> io::Result<OldFile> {

@@ -106,7 +106,7 @@ mod tests {
     use super::super::settings::find;
     use super::*;
     use crate::config_management::Managers;
-    use crate::services::common::edit::{Edited, sha256};
+    use crate::services::common::edit::{Edited, sha256_hex};
     use std::fs;
     use std::time::SystemTime;
 
@@ -138,7 +138,7 @@ mod tests {
         fs::write(&path, &file.after).unwrap();
         let merged = apply(&[value(at(), "MaxRequestWorkers", 70), value(at(), "ServerLimit", 300)]).unwrap();
         let [file] = merged.files.as_slice() else { panic!("{merged:?}") };
-        assert_eq!(file.before_sha256, Some(sha256(expected.as_bytes())));
+        assert_eq!(file.before_sha256, Some(sha256_hex(expected.as_bytes())));
         let limit = "<IfModule mpm_prefork_module>\n    ServerLimit 300\n</IfModule>\n";
         assert_eq!(file.after, format!("{}{limit}", expected.replace("Workers 50", "Workers 70")));
         assert!(

@@ -104,7 +104,7 @@ pub fn apply<E: Edit>(edits: &[E], managers: &Managers) -> Result<Edited> {
         edited.diff.push_str(&diff::unified(&name, file.before.as_deref(), &after, E::Document::displayed));
         edited.files.push(FileEdit {
             path: name,
-            before_sha256: file.before.as_ref().map(|text| sha256(text.as_bytes())),
+            before_sha256: file.before.as_ref().map(|text| sha256_hex(text.as_bytes())),
             before: file.before,
             after,
         });
@@ -114,7 +114,7 @@ pub fn apply<E: Edit>(edits: &[E], managers: &Managers) -> Result<Edited> {
 }
 
 /// Hexadecimal SHA-256.
-pub fn sha256(bytes: &[u8]) -> String {
+pub fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
