@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use webdyno_host::change::action::{Action, OldFile, WriteFile};
-use webdyno_host::change::journal::history;
+use webdyno_host::change::journal::lines;
 use webdyno_host::change::seams::disk::{self, Disk, LockedFile, PathInfo};
 use webdyno_host::change::seams::tree::Tree;
 use webdyno_host::os::process::ProcessName;
@@ -69,7 +69,7 @@ impl MachineState {
         let sum = |file: &Option<OldFile>| file.as_ref().map(|file| file.sha256.clone());
         let journals = self.files.durable_in(&Path::new(STATE).join("journals"));
         journals.into_iter().any(|(journal, bytes)| {
-            let Ok((history, _, _)) = history::read(bytes) else { return false };
+            let Ok((history, _, _)) = lines::read(bytes) else { return false };
             let id = journal.trim_end_matches(".jsonl");
             let is_temporary = name.starts_with(&format!(".webdyno-{id}-"));
             let mut entries = history.entries.iter();

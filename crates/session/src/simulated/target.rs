@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use webdyno_host::change::action::OldFile;
 use webdyno_host::change::journal::Owner;
-use webdyno_host::change::journal::history::{self, ClosedBy};
+use webdyno_host::change::journal::history::ClosedBy;
+use webdyno_host::change::journal::lines;
 use webdyno_host::change::{Changer, StateDir, Tools};
 use webdyno_host::services::Tunable;
 use webdyno_model::change::{ApplyClass, ApplyOptions, Preparation, RenderedPlan, SettingChange};
@@ -97,7 +98,7 @@ fn check_guardian_reverted(state: &mut MachineState) {
         return;
     }
     let journals = state.files.durable_in(&Path::new(STATE).join("journals"));
-    let has_unkept = |bytes: &[u8]| history::read(bytes).is_ok_and(|(history, _, _)| history.has_unkept());
+    let has_unkept = |bytes: &[u8]| lines::read(bytes).is_ok_and(|(history, _, _)| history.has_unkept());
     let left: Vec<String> =
         journals.iter().filter(|(_, bytes)| has_unkept(bytes)).map(|(name, _)| (*name).to_owned()).collect();
     state.violations.extend(left.into_iter().map(|name| format!("its guardian did not put {name} back")));

@@ -7,10 +7,12 @@
 
 pub mod claim;
 pub mod history;
+pub mod lines;
 pub mod lock;
 
 use crate::change::action::{Action, Served};
-use crate::change::journal::history::{Damage, Header, History, Record};
+use crate::change::journal::history::{Header, History, Record};
+use crate::change::journal::lines::Damage;
 use crate::change::seams::Tools;
 use crate::change::seams::disk::Disk;
 use crate::change::seams::state_dir::state_error;
@@ -119,7 +121,7 @@ impl Journal {
         if self.broken {
             return Err(message(io::Error::other("an earlier write failed")));
         }
-        let line = history::encode(self.next_sequence, &record).map_err(|error| message(error.into()))?;
+        let line = lines::encode(self.next_sequence, &record).map_err(|error| message(error.into()))?;
         if let Err(error) = self.write(&record, &line, reserves) {
             let message = message(error);
             let hint = message.hint.clone().unwrap_or_else(|| "make it writable".to_owned());
@@ -238,14 +240,14 @@ fn read_bounded(path: &Path, disk: &dyn Disk) -> Result<Vec<u8>> {
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<(History, u64, u64)> {
     let path = path.display();
-    history::read(bytes).map_err(|damage| match damage {
+    lines::read(bytes).map_err(|damage| match damage {
         Damage::Line(line) => UserError::cannot_run(format!("the journal {path} is damaged in line {line}"))
             .hint(
                 "nothing of it was undone; its other lines hold the originals in base64, then move it away",
             ),
         Damage::Version(version) => UserError::cannot_run(format!(
             "the journal {path} has version {version}, and this webdyno knows versions up to {}",
-            history::VERSION
+            lines::VERSION
         ))
         .hint("nothing of it was undone; use the webdyno that wrote it"),
         Damage::Record(line, what) => UserError::cannot_run(format!(
