@@ -52,7 +52,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         || memory_pressure::is_short(facts) == Some(true)
         || programs_swap(facts)
         || !has_late_requests(facts)
-        || others_wait(facts, waiting)
+        || disk_wait_is_elsewhere(facts, waiting)
         || facts.value(FactId::file_refaults_median_per_s).is_some_and(|pages| pages < REFAULTS_PER_S_MIN)
         || facts.value(FactId::group_oom_kills).is_some_and(|kills| kills >= 1.0)
     {
@@ -104,7 +104,7 @@ fn confidence(facts: &Facts, served: Option<f64>) -> f64 {
 }
 
 /// Whether fewer requests are in a server that is only watched than tasks wait for the disk: then it is others who wait.
-fn others_wait(facts: &Facts, waiting: f64) -> bool {
+fn disk_wait_is_elsewhere(facts: &Facts, waiting: f64) -> bool {
     let requests = facts.value(FactId::in_flight_mean).filter(|_| !facts.loaded);
     requests.is_some_and(|requests| requests < REQUESTS_OF_WAITS_MIN * waiting)
 }
