@@ -90,7 +90,9 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
     let threads = facts.threads_per_process();
     // Where none is left that a former look met, they end as soon as they come, however slowly that is.
     let is_fast = ended_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads || live_shortly(facts);
-    let explained = ended_per_s * connections >= EXPLAINED_FRACTION_MIN * accepted;
+    // Connections that nobody took before their client gave up ended no process.
+    let taken = facts.value(FactId::rate).map_or(accepted, |answered| answered.min(accepted));
+    let explained = ended_per_s * connections >= EXPLAINED_FRACTION_MIN * taken;
     let started_per_s = facts.value(FactId::worker_processes_started_per_s).unwrap_or(ended_per_s);
     (is_fast && explained).then_some(WorkerChurn {
         connections,
@@ -180,6 +182,17 @@ mod tests {
                     (FactId::worker_oldest_mean_s, 0.2),
                 ],
                 2,
+                Some(0.95),
+            ),
+            (
+                "most clients give up in the queue",
+                vec![
+                    (FactId::worker_processes_ended_per_s, 22.0),
+                    (FactId::worker_oldest_mean_s, 0.6),
+                    (FactId::forks_per_s, 9.0),
+                    (FactId::rate, 11.8),
+                ],
+                1,
                 Some(0.95),
             ),
             ("for ever", vec![], 0, None),
