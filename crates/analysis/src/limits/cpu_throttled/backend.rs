@@ -20,6 +20,8 @@ const USED_FRACTION_MIN: f64 = 0.8;
 const CONFIDENCE: f64 = 0.9;
 /// Programs of one group are read one after the other: a period may end in between.
 const PERIODS_APART_MAX: f64 = 1.0;
+/// All programs of a group use no more than its quota; readings of them vary.
+const USED_FRACTION_MAX: f64 = 1.25;
 
 /// A control group with a quota.
 struct Throttled<'a> {
@@ -52,10 +54,11 @@ impl<'a> Throttled<'a> {
         })
     }
 
-    /// Whether both are the same group: two do not count the same since they were begun.
+    /// Whether both are the same group: two hardly count the same since they were begun, and each uses a quota of its own.
     fn is_group_of(&self, other: &Self) -> bool {
         let is_near = |a: f64, b: f64| (a - b).abs() <= PERIODS_APART_MAX;
         self.quota.total_cmp(&other.quota).is_eq()
+            && self.used() + other.used() <= USED_FRACTION_MAX * self.quota
             && is_near(self.throttled_periods, other.throttled_periods)
             && self.periods_total.zip(other.periods_total).is_some_and(|(a, b)| is_near(a, b))
     }
@@ -97,8 +100,12 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
 fn finding(facts: &Facts, of: &Throttled<'_>) -> Finding {
     let programs = of.programs.iter().map(|(name, _)| backends::program_of(facts.topology.as_ref(), name));
     let programs: Vec<&str> = programs.collect();
-    let mut shown: Vec<&str> = programs.iter().map(|program| backends::display_name(program)).collect();
-    shown.dedup();
+    let mut shown: Vec<&str> = vec![];
+    for name in programs.iter().map(|program| backends::display_name(program)) {
+        if !shown.contains(&name) {
+            shown.push(name);
+        }
+    }
     let is_one = shown.len() == 1;
     let busy = facts.value(FactId::cpu_busy_fraction);
     let idle = busy.map_or(String::new(), |busy| format!(" The machine's CPU is {:.0}% busy.", busy * 100.0));
@@ -145,6 +152,8 @@ fn finding(facts: &Facts, of: &Throttled<'_>) -> Finding {
 mod tests {
     use super::*;
     use crate::facts::testing::facts_of_several;
+    use webdyno_model::service::ServiceSnapshot;
+    use webdyno_model::topology::Topology;
 
     // A pool in front of such a container is full, and more workers would not help.
     #[test]
@@ -201,8 +210,34 @@ mod tests {
             (1, "php_fpm CPU quota")
         );
         assert!(with(4000.0, 0.58).is_none(), "two groups, each with a half of its quota left");
-        let alone = with(4000.0, 0.95).unwrap();
-        assert!(alone.summary.starts_with("PHP-FPM is throttled in 93%"), "{}", alone.summary);
+        for (total, what) in [(4000.0, "two groups"), (4711.0, "more than one quota allows")] {
+            let alone = with(total, 0.95).unwrap();
+            assert!(alone.summary.starts_with("PHP-FPM is throttled in 93%"), "{what}: {}", alone.summary);
+        }
+    }
+
+    #[test]
+    fn each_program_of_a_group_is_named_once() {
+        let of = |name, used| {
+            [
+                (FactId::backend_quota_cores, name, 1.0),
+                (FactId::backend_cpu_periods, name, 60.0),
+                (FactId::backend_cpu_periods_total, name, 4711.0),
+                (FactId::backend_throttled_periods, name, 57.0),
+                (FactId::backend_cpu_cores, name, used),
+            ]
+        };
+        let several = [of("php_fpm", 0.5), of("mariadb", 0.3), of("php_fpm_2", 0.2)].concat();
+        let mut facts = facts_of_several(&[(FactId::cores, 4.0)], &several);
+        let backend = |service: &str, pid| ServiceSnapshot {
+            service: service.into(),
+            pid,
+            ..ServiceSnapshot::default()
+        };
+        let backends = vec![backend("php_fpm", 7), backend("php_fpm", 8), backend("mariadb", 9)];
+        facts.topology = Some(Topology { backends, ..Topology::default() });
+        let found = check(&facts).unwrap();
+        assert!(found.summary.starts_with("PHP-FPM and MariaDB are throttled"), "{}", found.summary);
     }
 
     // The service in front has one core, the container behind it others.
