@@ -35,9 +35,9 @@ const CONFIDENCE_SAMPLED: f64 = 0.85;
 
 /// What the requests meet.
 struct HtaccessLookups {
-    /// What lets files have rules, and what else does.
+    /// What lets files have rules, and what else does, with the part of the site that has it.
     setting: &'static str,
-    others: Vec<&'static str>,
+    others: Vec<(&'static str, String)>,
     value: String,
     written_at: Option<String>,
     /// The part of the site that has it.
@@ -121,14 +121,12 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
         [effective::RequestTarget { path: "/".into(), share: 1.0, ..effective::RequestTarget::default() }];
     let targets = if facts.request_targets.is_empty() { &everything[..] } else { &facts.request_targets };
     for target in targets {
-        let allowing = ALLOWING.into_iter().filter_map(|name| {
+        let mut allowing = ALLOWING.into_iter().filter_map(|name| {
             let found = effective::value(service, name, Some(target)).filter(|found| !found.has("None"))?;
             Some((name, found))
         });
-        let (names, values): (Vec<_>, Vec<_>) = allowing.unzip();
-        let Some(((&setting, others), found)) = names.split_first().zip(values.into_iter().next()) else {
-            continue;
-        };
+        let Some((setting, found)) = allowing.next() else { continue };
+        let others = allowing.map(|(name, found)| (name, found.part)).collect();
         let (folders, files, file) = effective::htaccess(service, target);
         let before = met.take();
         let (share, sum) =
@@ -136,7 +134,7 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
         let all = share + target.share;
         met = Some(HtaccessLookups {
             setting,
-            others: others.to_vec(),
+            others,
             value: found.value,
             written_at: found.written_at,
             part: found.part,
@@ -155,9 +153,10 @@ fn htaccess_lookups(facts: &Facts) -> Option<HtaccessLookups> {
 
 fn remedy(met: &HtaccessLookups) -> Remedy {
     let none = || SettingValue::Text("None".into());
-    let id = |name: &str| SettingId::of_service("apache", name).of_part(&met.part);
+    let id = |name: &str, part: &str| SettingId::of_service("apache", name).of_part(part);
+    let other = |(name, part): &(&str, String)| SettingChange { setting: id(name, part), to: none() };
     Remedy {
-        setting: id(met.setting),
+        setting: id(met.setting, &met.part),
         from: Some(SettingValue::Text(met.value.clone())),
         to: Some(none()),
         // The server's side looks for the files, and only proposes it.
@@ -165,7 +164,7 @@ fn remedy(met: &HtaccessLookups) -> Remedy {
         risk: "redirects, protections and caching rules in .htaccess no longer apply: move them into the server's configuration first".into(),
         why: "rules in the server's configuration are read once, at startup, not for each request".into(),
         predicted: None,
-        together_with: met.others.iter().map(|name| SettingChange { setting: id(name), to: none() }).collect(),
+        together_with: met.others.iter().map(other).collect(),
     }
 }
 
@@ -274,6 +273,16 @@ mod tests {
             });
             assert_eq!(names.as_deref(), expected, "{kinds} {list}");
         }
+        // Of a folder further in.
+        let mut facts = facts_of(2300.0, "All", None, "http://h/a/b/page.html");
+        let folder = ["VirtualHost *:80", "Directory /srv/shop/a"];
+        let root = ["VirtualHost *:80", "DocumentRoot /srv/shop/"];
+        for (list, scope) in [("None", root), ("Redirect", folder)] {
+            facts.service.as_mut().unwrap().scoped.push(scoped_setting("AllowOverrideList", list, &scope));
+        }
+        let changes = check(&facts).unwrap().remedies[0].setting_changes();
+        let parts: Vec<_> = changes.iter().map(|change| change.setting.part.as_deref()).collect();
+        assert_eq!(parts, [Some("h/"), Some("h/a/")]);
     }
 
     #[test]

@@ -106,15 +106,23 @@ fn a_value_is_written_where_it_wins() {
 #[test]
 fn allow_override_is_only_proposed() {
     needs!(apache_is_installed());
-    let server = serving("", "<Directory ROOT/site>\nAllowOverride All\n</Directory>\n", &[]);
+    let lines = "AllowOverride All\nAllowOverrideList AddDefaultCharset";
+    let server = serving("", &format!("<Directory ROOT/site>\n{lines}\n</Directory>\n"), &[]);
     server.write("site/deep/.htaccess", "# rules\n");
     server.start();
     let snapshot = server.snapshot();
-    let prepared = apache().prepare(&snapshot, &[wanted("AllowOverride", "localhost/", "None")]).unwrap();
-    let plan = prepared.into_plan().unwrap();
-    assert_eq!((plan.class, plan.is_proposal()), (ApplyClass::Manual, true));
-    assert!(plan.to_decide[0].contains("site/deep/.htaccess would no longer count"), "{:?}", plan.to_decide);
-    assert!(plan.diff.contains("+    AllowOverride None\n"), "{}", plan.diff);
+    for names in [&["AllowOverride"][..], &["AllowOverride", "AllowOverrideList"]] {
+        let changes: Vec<_> = names.iter().map(|name| wanted(name, "localhost/", "None")).collect();
+        let plan = apache().prepare(&snapshot, &changes).unwrap().into_plan().unwrap();
+        assert_eq!((plan.class, plan.is_proposal()), (ApplyClass::Manual, true));
+        assert_eq!((plan.changes.len(), plan.to_decide.len()), (names.len(), 1));
+        assert!(
+            plan.to_decide[0].contains("site/deep/.htaccess would no longer count"),
+            "{:?}",
+            plan.to_decide
+        );
+        assert!(names.iter().all(|name| plan.diff.contains(&format!("+    {name} None\n"))), "{}", plan.diff);
+    }
 }
 
 /// The status, the language and the body of the front page for a visitor.

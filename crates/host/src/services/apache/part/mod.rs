@@ -54,45 +54,94 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Renders one change of a part of the site. Writes nothing.
-pub fn prepare(apache: Apache, port: u16, changes: &[SettingChange]) -> Result<Preparation> {
-    let [change] = changes else {
-        return Ok(Preparation::not_preparable("values of a part of a site are changed one by one"));
-    };
-    let part = Part::of(change.setting.part.as_deref().unwrap_or_default(), port);
-    let (name, to) = (change.setting.name.as_str(), change.to.to_string());
-    let site = Site::of(&apache.evaluation);
-    let now = part.in_force(&site);
-    let not_preparable = |why: String| Ok(Preparation::not_preparable(why));
-    let (Some(folder), Some(value)) = (folder(&now), now.value(name)) else {
-        return not_preparable(format!("it is not known where {name} stands for {}{}", part.host, part.path));
-    };
-    if let Some(why) = now.undetermined(name).into_iter().next() {
-        return not_preparable(why);
-    }
-    if is_same(&value.text, &to) {
-        return Err(UserError::cannot_run(format!("nothing to change: {name} {to} is in force already")));
-    }
-    let Decision { to_decide, new_file } =
-        match rules::decision(apache.control.pid, &now, name, (&value.text, &to), &folder) {
-            Ok(decision) => decision,
-            Err(why) => return not_preparable(why),
+/// A value that is to be another one.
+struct Wanted<'a> {
+    change: &'a SettingChange,
+    part: Part<'a>,
+    folder: PathBuf,
+    now: Value<'a>,
+    to: String,
+    places: Vec<Place>,
+    decision: Decision,
+}
+
+impl<'a> Wanted<'a> {
+    /// What a change comes to; nothing where its value is in force. The error says why webdyno does not make it.
+    fn of(
+        apache: &'a Apache,
+        site: &Site<'a>,
+        port: u16,
+        change: &'a SettingChange,
+    ) -> std::result::Result<Option<Self>, String> {
+        let part = Part::of(change.setting.part.as_deref().unwrap_or_default(), port);
+        let (name, to) = (change.setting.name.as_str(), change.to.to_string());
+        let at = part.in_force(site);
+        let (Some(folder), Some(now)) = (folder(&at), at.value(name)) else {
+            return Err(format!("it is not known where {name} stands for {}{}", part.host, part.path));
         };
-    for place in places(&apache, &value, &folder) {
-        let edit = SectionEdit { place: &place, name, to: &to, folder: &folder };
-        let new_file = new_file.clone().map(|(path, text)| PartEdit::NewFile(path, text));
-        let edits: Vec<PartEdit<'_>> = [PartEdit::Value(edit)].into_iter().chain(new_file).collect();
+        if let Some(why) = at.undetermined(name).into_iter().next() {
+            return Err(why);
+        }
+        if is_same(&now.text, &to) {
+            return Ok(None);
+        }
+        let decision = rules::decision(apache.control.pid, &at, name, (&now.text, &to), &folder)?;
+        let places = places(apache, &now, &folder);
+        Ok(Some(Self { change, part, folder, now, to, places, decision }))
+    }
+
+    fn name(&self) -> &str {
+        &self.change.setting.name
+    }
+
+    /// What is written where its n-th place is taken, or its last one.
+    fn edits(&self, nth: usize) -> Vec<PartEdit<'_>> {
+        let place = self.places.get(nth).or(self.places.last());
+        let edit = |place| SectionEdit { place, name: self.name(), to: &self.to, folder: &self.folder };
+        let new_file = self.decision.new_file.clone().map(|(path, text)| PartEdit::NewFile(path, text));
+        place.map(|place| PartEdit::Value(edit(place))).into_iter().chain(new_file).collect()
+    }
+
+    /// That it wins at none of its places.
+    fn refusal(&self) -> String {
+        format!(
+            "no place was found where {} {} would win in {} and nowhere else: {} stands at {}",
+            self.name(),
+            self.to,
+            self.folder.display(),
+            self.now.text,
+            self.now.placed.map_or_else(|| "its default".to_owned(), Placed::place)
+        )
+    }
+}
+
+/// Renders one change of a part of the site, or those of both settings that let files have rules, as these are one decision.
+/// Writes nothing.
+pub fn prepare(apache: Apache, port: u16, changes: &[SettingChange]) -> Result<Preparation> {
+    let are_one = changes.iter().all(|change| change.setting.name.starts_with("AllowOverride"));
+    if changes.len() > 1 && !are_one {
+        return Ok(Preparation::not_preparable("values of a part of a site are changed one by one"));
+    }
+    let site = Site::of(&apache.evaluation);
+    let understood = changes.iter().filter_map(|change| Wanted::of(&apache, &site, port, change).transpose());
+    let wanted = match understood.collect::<std::result::Result<Vec<Wanted<'_>>, String>>() {
+        Ok(wanted) => wanted,
+        Err(why) => return Ok(Preparation::not_preparable(why)),
+    };
+    if wanted.is_empty() {
+        let shown = changes.iter().map(|change| format!("{} {}", change.setting.name, change.to));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        return Err(UserError::cannot_run(format!("nothing to change: {shown} is in force already")));
+    }
+    for nth in 0..wanted.iter().map(|one| one.places.len()).max().unwrap_or(0) {
+        let edits: Vec<PartEdit<'_>> = wanted.iter().flat_map(|one| one.edits(nth)).collect();
         let edited = crate::services::common::edit::apply(&edits, &Managers::here())?;
-        if is_proved(&apache, part, (name, &to, &folder), &edited)? {
-            return Ok(Preparation::Plan(Box::new(plan(change, &value, edited, to_decide))));
+        if is_proved(&apache, &wanted, &edited)? {
+            return Ok(Preparation::Plan(Box::new(plan(&wanted, edited))));
         }
     }
-    not_preparable(format!(
-        "no place was found where {name} {to} would win in {} and nowhere else: {} stands at {}",
-        folder.display(),
-        value.text,
-        value.placed.map_or_else(|| "its default".to_owned(), Placed::place)
-    ))
+    let why: Vec<String> = wanted.iter().map(Wanted::refusal).collect();
+    Ok(Preparation::not_preparable(why.join("; ")))
 }
 
 /// The folder of a part: only one that a `<Directory>` can name as it is.
@@ -133,18 +182,16 @@ fn in_place(placed: &Placed, folder: &Path) -> Option<Place> {
     (Path::new(&path) == folder).then(|| Place::Line { file: file.to_path_buf(), line: placed.line })
 }
 
-/// Evaluates the configuration as the edit would leave it: the value must win at the part, and the roots of the other hosts must
+/// Evaluates the configuration as the edits would leave it: each value must win at its part, and the roots of the other hosts must
 /// keep theirs, unless they lie in the same folder.
-fn is_proved(
-    apache: &Apache,
-    part: Part<'_>,
-    (name, to, folder): (&str, &str, &Path),
-    edited: &Edited,
-) -> Result<bool> {
+fn is_proved(apache: &Apache, wanted: &[Wanted<'_>], edited: &Edited) -> Result<bool> {
     let then = Apache::with_overlay(apache.control.clone(), edited.overlay())?;
     let (before, after) = (Site::of(&apache.evaluation), Site::of(&then.evaluation));
-    let wins = part.in_force(&after).value(name).is_some_and(|value| is_same(&value.text, to));
-    Ok(wins && roots(&before, name, folder) == roots(&after, name, folder))
+    Ok(wanted.iter().all(|one| {
+        let then = one.part.in_force(&after).value(one.name());
+        let wins = then.is_some_and(|value| is_same(&value.text, &one.to));
+        wins && roots(&before, one.name(), &one.folder) == roots(&after, one.name(), &one.folder)
+    }))
 }
 
 /// The values at the roots of the server and of all hosts that do not lie in a folder.
@@ -157,20 +204,21 @@ fn roots(site: &Site<'_>, name: &str, folder: &Path) -> Vec<Option<String>> {
     std::iter::once(None).chain(site.hosts.list.iter().map(Some)).map(of).collect()
 }
 
-fn plan(change: &SettingChange, value: &Value<'_>, edited: Edited, to_decide: Vec<String>) -> RenderedPlan {
-    let Edited { files, diff, managed } = edited;
-    let file = files.first().map(|file| file.path.clone()).unwrap_or_default();
-    let change = Change {
-        setting: change.setting.clone(),
-        from: Some(SettingValue::parse(&value.text)),
-        to: change.to.clone(),
-        file,
+fn plan(wanted: &[Wanted<'_>], edited: Edited) -> RenderedPlan {
+    let file = edited.files.first().map(|file| file.path.clone()).unwrap_or_default();
+    let change = |one: &Wanted<'_>| Change {
+        setting: one.change.setting.clone(),
+        from: Some(SettingValue::parse(&one.now.text)),
+        to: one.change.to.clone(),
+        file: file.clone(),
         class: ApplyClass::Reload,
         server: None,
     };
-    let is_written = managed.is_empty() && to_decide.is_empty();
-    let class = if is_written { ApplyClass::Reload } else { ApplyClass::Manual };
-    RenderedPlan { changes: vec![change], files, class, diff, managed, to_decide }
+    let changes = wanted.iter().map(change).collect();
+    let mut to_decide: Vec<String> = wanted.iter().flat_map(|one| one.decision.to_decide.clone()).collect();
+    to_decide.dedup();
+    let class = if to_decide.is_empty() { ApplyClass::Reload } else { ApplyClass::Manual };
+    RenderedPlan { to_decide, ..edited.plan(changes, class) }
 }
 
 #[cfg(test)]
