@@ -287,16 +287,19 @@ fn what_every_request_pays_for() {
         part.service.as_mut().unwrap().scoped = vec![scoped(setting, value, "VirtualHost *:80")];
         assert_eq!(ids(&part).first().map(String::as_str), id, "{setting} {value} in a part");
     }
-    for (value, list, scope, reported) in [
-        ("All", "None", "DocumentRoot /var/www/", true),
-        ("None", "None", "DocumentRoot /var/www/", false),
-        ("None", "Redirect", "DocumentRoot /var/www/", true),
-        ("All", "None", "Directory /srv/other", false),
+    for (value, list, scope, changes) in [
+        ("All", "None", "DocumentRoot /var/www/", 1),
+        ("None", "None", "DocumentRoot /var/www/", 0),
+        ("None", "Redirect", "DocumentRoot /var/www/", 1),
+        ("All", "Redirect", "DocumentRoot /var/www/", 2),
+        ("All", "None", "Directory /srv/other", 0),
     ] {
         let mut facts = apache("event", &[], &[]);
         let both = [("AllowOverride", value), ("AllowOverrideList", list)];
         facts.service.as_mut().unwrap().scoped = both.map(|(name, value)| scoped(name, value, scope)).into();
-        assert_eq!(!ids(&facts).is_empty(), reported, "{value} {list} {scope}");
+        let found = config_findings(&facts).pop();
+        let wanted = found.map_or(0, |finding| 1 + finding.remedies[0].together_with.len());
+        assert_eq!(wanted, changes, "{value} {list} {scope}");
     }
 }
 
