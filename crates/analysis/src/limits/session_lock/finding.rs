@@ -14,6 +14,8 @@ const WAITING_MIN: f64 = 1.0;
 /// They are this share of the requests in flight, or of the processes that serve.
 const WAITING_OF_REQUESTS_MIN: f64 = 0.2;
 const WAITING_OF_PROCESSES_MIN: f64 = 0.5;
+/// So much of all requests waits for it, or in a queue behind.
+const EXPLAINED_MIN: f64 = 0.8;
 const CONFIDENCE: f64 = 0.9;
 /// Where nobody knows how many requests there are, those that wait may be a few of many.
 const CONFIDENCE_OF_UNKNOWN: f64 = 0.6;
@@ -63,6 +65,16 @@ pub(crate) fn is_much(facts: &Facts, waiting: f64) -> bool {
     let processes = facts.value(FactId::fpm_processes_max);
     in_flight.is_none_or(|in_flight| waiting >= WAITING_OF_REQUESTS_MIN * in_flight)
         || processes.is_some_and(|processes| waiting >= WAITING_OF_PROCESSES_MIN * processes)
+        || are_most_that_came_through(facts, waiting)
+}
+
+/// Whether most of the children that have a request wait for it, and nearly all other requests in front of them: a front that takes
+/// few connections at once lets no more come through.
+fn are_most_that_came_through(facts: &Facts, waiting: f64) -> bool {
+    let busy: f64 = facts.each(FactId::fpm_processes_busy_mean).map(|(_, busy)| busy).sum();
+    busy > 0.0
+        && waiting >= WAITING_OF_PROCESSES_MIN * busy
+        && explained_share(facts, waiting).is_some_and(|share| share >= EXPLAINED_MIN)
 }
 
 /// Those that wait for the file, and those that wait behind them for a worker.
@@ -117,5 +129,20 @@ mod tests {
         }
         let of_unknown = with(&[(FactId::in_flight_mean, f64::NAN)]).unwrap();
         assert_eq!(of_unknown.confidence, CONFIDENCE_OF_UNKNOWN);
+    }
+
+    #[test]
+    fn behind_a_front_that_takes_few_at_once_those_that_came_through_count() {
+        for (busy, queue, fires) in [(5.0, 130.0, true), (12.0, 130.0, false), (5.0, 2.0, false)] {
+            let changes = [
+                (FactId::session_lock_waiting_mean, 3.5),
+                (FactId::in_flight_mean, 135.0),
+                (FactId::accept_queue_mean, queue),
+                (FactId::fpm_processes_max, 27.0),
+            ];
+            let pools = [(FactId::fpm_processes_busy_mean, "www", busy)];
+            let found = check(&facts_of_several(&with_changes(&BASE, &changes), &pools));
+            assert_eq!(found.is_some(), fires, "{busy} busy, {queue} in the queue");
+        }
     }
 }

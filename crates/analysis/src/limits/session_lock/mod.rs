@@ -29,6 +29,8 @@ pub(crate) const CAUSES: &[LimitId] = &[
     LimitId::PhpFpmWorkersExhausted,
     LimitId::ApacheWorkersExhausted,
     LimitId::ApacheSpawnLag,
+    LimitId::NginxConnectionsExhausted,
+    LimitId::LighttpdConnectionsExhausted,
     LimitId::AppWorkersExhausted,
     LimitId::BackendRefused,
     LimitId::AcceptQueueOverflow,
@@ -38,8 +40,8 @@ pub(crate) const CAUSES: &[LimitId] = &[
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, backend_queue_mean, cpu_busy_fraction, file_lock_waiting_mean, fpm_processes_max, fpm_queue_mean,
-        in_flight_mean, lock_waiting_mean, rate, response_time_alone_us, response_time_mean_us, session_lock_waiting_mean,
+        accept_queue_mean, backend_queue_mean, cpu_busy_fraction, file_lock_waiting_mean, fpm_processes_busy_mean, fpm_processes_max,
+        fpm_queue_mean, in_flight_mean, lock_waiting_mean, rate, response_time_alone_us, response_time_mean_us, session_lock_waiting_mean,
     }],
     causes: CAUSES,
     kind: Some(LimitKind::Documents),
