@@ -16,6 +16,8 @@ use webdyno_model::setting::SettingId;
 const TRANSFER_FRACTION_MIN: f64 = 0.5;
 /// The module sends in steps of a fifth of a second, and the first one at once: small answers come somewhat faster.
 const PACE_FRACTION: (f64, f64) = (0.6, 1.8);
+/// Where so many connections have bytes that their clients did not take yet, it is these who set the pace.
+const SENDING_FRACTION_MAX: f64 = 0.5;
 /// nginx sends the bytes of a first second at once: those of three seconds come at one and a half times the rate, of two at twice.
 const NGINX_PACE_FRACTION_MAX: f64 = 3.0;
 /// The rate of a part of the site, or of each client, is not that of the server.
@@ -119,13 +121,24 @@ fn pace(facts: &Facts) -> Option<f64> {
         (us > 0.0).then(|| bytes / us * 1e6)
     };
     of_answer().or_else(|| match noticed_queue(facts) {
-        None => facts.value(FactId::request_bytes_per_s),
+        None => facts.value(FactId::request_bytes_per_s).or_else(|| pace_of_connections(facts)),
         Some(_) => {
             // The queue also has those that were given up: no fewer are with workers than those that end take.
             let in_workers = requests_with_workers(facts).filter(|requests| *requests >= 1.0)?;
             Some(facts.value(FactId::received_bytes_per_s)? / in_workers)
         }
     })
+}
+
+/// The same of each connection, where nobody tells how many requests are under way: kept ones are idle between answers, so that those
+/// come no slower than this. What still waits in the kernel to be sent waits for its client.
+fn pace_of_connections(facts: &Facts) -> Option<f64> {
+    let connections = facts.value(FactId::client_connections_mean).filter(|all| *all >= 1.0)?;
+    let waits_for_clients = facts
+        .value(FactId::sending_connections_mean)
+        .is_some_and(|sending| sending >= SENDING_FRACTION_MAX * connections);
+    let bytes_per_s = facts.value(FactId::rate)? * facts.value(FactId::answer_bytes_mean)?;
+    (!waits_for_clients).then(|| bytes_per_s / connections)
 }
 
 /// The same of a request that is alone, where responses are alike: what others wait for under load is not in it.
@@ -352,6 +365,28 @@ mod tests {
             ),
         ] {
             assert_eq!(with(&changes, scoped).map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_watched_the_bytes_of_each_connection_tell() {
+        for (connections, sending, size, confidence) in [
+            (11.0, 0.0, 81_600.0, Some(CONFIDENCE_WATCHED)),
+            (40.0, 0.0, 81_600.0, None),
+            (11.0, 9.0, 81_600.0, None),
+            // So much goes out at once.
+            (6.0, 0.0, 40_000.0, None),
+        ] {
+            let values = [
+                (FactId::rate, 10.2),
+                (FactId::answer_bytes_mean, size),
+                (FactId::client_connections_mean, connections),
+                (FactId::sending_connections_mean, sending),
+            ];
+            let mut facts = facts(&values, &[("limit_rate", 59_392)]);
+            facts.service.as_mut().unwrap().service = "nginx".into();
+            let found = check(&facts).map(|finding| finding.confidence);
+            assert_eq!(found, confidence, "{connections} connections, {sending} sending, {size} bytes");
         }
     }
 
