@@ -3,7 +3,8 @@
 //!
 //! Facts: cgroups(7), proc_pid_mountinfo(5), Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst. In a
 //! container the mount shows a part of the hierarchy only (its root field), and paths outside of the reader's own
-//! cgroup namespace start with `/..`: they cannot be reached, and the group counts as unknown.
+//! cgroup namespace start with `/..`: they cannot be reached, and the group counts as unknown. What is only read may be
+//! reached through process 1 all the same (proc_pid_root(5)).
 
 use crate::os::procfs;
 use std::io;
@@ -128,8 +129,26 @@ pub fn of(pid: u32) -> io::Result<Groups> {
     Ok(locate(&membership, &mounts))
 }
 
-/// Finds the groups of a process again and again. The list of mounts is long where containers run, and is read again
-/// only now and then.
+/// Process 1, which has the machine's mounts where it is the machine's.
+const FIRST_MOUNTS: &str = "/proc/1/mountinfo";
+const FIRST_ROOT: &str = "/proc/1/root";
+
+/// The groups as they can be read: where none is mounted here (below `ip netns exec`, in a container that sees the machine's
+/// processes), by the mounts of process 1, if these may be seen.
+fn readable(membership: &str) -> io::Result<Groups> {
+    let groups = locate(membership, &procfs::read_text("/proc/self/mountinfo")?);
+    let is_known = groups != Groups::default();
+    Ok(if is_known { groups } else { of_first(membership).unwrap_or_default() })
+}
+
+fn of_first(membership: &str) -> Option<Groups> {
+    let mounts = procfs::read_text(FIRST_MOUNTS).ok()?;
+    std::fs::read_dir(FIRST_ROOT).ok()?;
+    Some(locate_below(Path::new(FIRST_ROOT), membership, &mounts))
+}
+
+/// Finds the groups of a process again and again, to read them. The list of mounts is long where containers run, and is read
+/// again only now and then.
 #[derive(Debug, Default)]
 pub struct Finder {
     membership: String,
@@ -145,7 +164,7 @@ impl Finder {
     pub fn of(&mut self, pid: u32) -> io::Result<&Groups> {
         let membership = procfs::read_text(format!("/proc/{pid}/cgroup"))?;
         if self.checks_count.is_multiple_of(Self::CHECKS_PER_READING) || membership != self.membership {
-            self.groups = locate(&membership, &procfs::read_text("/proc/self/mountinfo")?);
+            self.groups = readable(&membership)?;
             self.membership = membership;
         }
         self.checks_count += 1;
@@ -155,7 +174,13 @@ impl Finder {
 
 /// Puts the paths of `/proc/PID/cgroup` onto the mounts of `/proc/self/mountinfo`.
 pub fn locate(membership: &str, mountinfo: &str) -> Groups {
-    let mounts: Vec<Mount> = mountinfo.lines().filter_map(parse_mount).collect();
+    locate_below(Path::new("/"), membership, mountinfo)
+}
+
+/// The same of mounts that are seen below another root.
+fn locate_below(root: &Path, membership: &str, mountinfo: &str) -> Groups {
+    let mounts: Vec<Mount> =
+        mountinfo.lines().filter_map(parse_mount).map(|mount| mount.below(root)).collect();
     let find = |wanted: Hierarchy| {
         let path = membership.lines().find_map(|line| membership_path(line, wanted))?;
         mounts.iter().filter(|mount| mount.is_of(wanted)).find_map(|mount| mount.place(path))
@@ -205,6 +230,11 @@ impl Mount<'_> {
                 options.split(',').any(|option| option == controller.name())
             }
         }
+    }
+
+    fn below(self, root: &Path) -> Self {
+        let point = root.join(self.point.strip_prefix("/").unwrap_or(&self.point));
+        Self { point, ..self }
     }
 
     fn place(&self, path: &str) -> Option<Group> {
@@ -301,11 +331,29 @@ mod tests {
         assert_eq!(groups.unified, None);
     }
 
+    // As an agent below `ip netns exec`, and one in a container with the machine's processes, sees the machine's hierarchy.
+    #[test]
+    fn what_is_not_mounted_here_is_found_through_process_1() {
+        let outside = "30 23 0:26 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        for (membership, mounts, expected) in [
+            ("0::/web\n", UNIFIED, Some("/proc/1/root/sys/fs/cgroup/web")),
+            ("0::/../../web\n", outside, Some("/proc/1/root/sys/fs/cgroup/web")),
+            ("0::/../other\n", UNIFIED, None),
+        ] {
+            let group = locate_below(Path::new(FIRST_ROOT), membership, mounts).unified;
+            assert_eq!(group.as_ref().and_then(|group| group.directory.to_str()), expected, "{membership}");
+            let mount = group.map(|group| group.mount);
+            assert!(mount.is_none_or(|mount| mount == Path::new("/proc/1/root/sys/fs/cgroup")));
+        }
+    }
+
     #[test]
     fn a_finder_says_what_one_look_does() {
         let mut finder = Finder::default();
+        let own = of(std::process::id()).unwrap();
         for _ in 0..2 {
-            assert_eq!(finder.of(std::process::id()).unwrap(), &of(std::process::id()).unwrap());
+            let found = finder.of(std::process::id()).unwrap();
+            assert!(*found == own || own == Groups::default(), "{found:?}");
         }
         assert!(finder.of(u32::MAX).is_err());
     }

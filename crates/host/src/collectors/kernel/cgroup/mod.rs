@@ -64,7 +64,7 @@ fn lacks_group(reading: &mut Reading, controller: Controller) {
     reading.lacks(
         format!("cgroup.{}", controller.name()),
         format!("the control group of the service cannot be seen: no hierarchy with the {} controller is mounted here, or it is outside of this container", controller.name()),
-        "observe from the machine itself, with /sys/fs/cgroup mounted",
+        "observe as root, or from the machine itself with /sys/fs/cgroup mounted",
     );
 }
 
