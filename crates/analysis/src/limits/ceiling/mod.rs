@@ -117,6 +117,8 @@ pub enum Resource {
     Memory,
     /// What a network link carries.
     Link,
+    /// Connections that a front of few processes may have.
+    FrontConnections,
     /// Places in the accept queue.
     AcceptQueue,
     /// Entries of the packet filter's table.

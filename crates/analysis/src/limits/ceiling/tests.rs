@@ -49,6 +49,22 @@ fn each_limit_says_where_it_binds() {
     );
 }
 
+// Kept connections are as many at any rate: none is told.
+#[test]
+fn fronts_of_few_processes_have_places_for_connections() {
+    let settings_of_lighttpd = [("server.max-connections", 400), ("server.max-fds", 1024)];
+    for (service, settings, limit, max) in [
+        ("nginx", [("worker_connections", 1024), ("worker_processes", 2)], "nginx connections", 2048.0),
+        ("lighttpd", settings_of_lighttpd, "lighttpd connections", 400.0),
+    ] {
+        let values = [(FactId::rate, 100.0), (FactId::client_connections_mean, 120.0)];
+        let mut facts = facts(&values, &settings);
+        assert_eq!(error_of(&facts, limit), None, "Apache has none");
+        facts.service.as_mut().unwrap().service = service.into();
+        assert_eq!(error_of(&facts, limit), Some((Some(120.0), Some(max), None)));
+    }
+}
+
 #[test]
 fn kept_connections_hold_a_worker_but_not_under_event() {
     let values = [

@@ -113,6 +113,11 @@ fn places(facts: &Facts) -> Option<Places> {
     set.into_iter().chain(by_files).min_by(|a, b| a.max.total_cmp(&b.max))
 }
 
+/// Connections that all processes together may have.
+pub(super) fn connections_max(facts: &Facts) -> Option<f64> {
+    places(facts).map(|places| places.max * places.workers)
+}
+
 /// Requests that are served at once: at least those that wait behind lighttpd, and at most, by Little's law, as many as end, each for as
 /// long as the slowest of those that were sent alone.
 fn served_at_once(facts: &Facts) -> Option<(f64, f64)> {

@@ -19,6 +19,7 @@
 //! `ss -ltn` under load: Recv-Q of the port; `ss -tn state established '( sport = :80 )' | wc -l` less that against
 //! `server.max-connections` of `lighttpd -p -f /etc/lighttpd/lighttpd.conf`.
 
+mod ceiling;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
@@ -32,6 +33,7 @@ pub const LIMIT: Limit = Limit {
         upstream_waiting_mean, worker_processes_blocked_mean,
     }],
     causes: &[LimitId::AcceptQueueOverflow, LimitId::LostSyns, LimitId::SynQueueOverflow],
+    ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Failures),

@@ -115,8 +115,13 @@ fn passes_on(facts: &Facts) -> bool {
     scoped.any(|one| one.setting.ends_with("_pass"))
 }
 
+/// Places of all workers together, by the setting of each.
+pub(super) fn places_max(facts: &Facts) -> Option<f64> {
+    facts.setting(SETTING).map(|each| each * workers(facts))
+}
+
 /// Places that a client takes.
-fn places_each(facts: &Facts) -> f64 {
+pub(super) fn places_each(facts: &Facts) -> f64 {
     if passes_on(facts) { 2.0 } else { 1.0 }
 }
 

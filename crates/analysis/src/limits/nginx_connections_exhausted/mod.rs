@@ -18,6 +18,7 @@
 //! `nginx -T | grep -E 'worker_(connections|processes|rlimit)'`; `curl -s http://localhost/nginx_status`: accepts and handled
 //! differ.
 
+mod ceiling;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
@@ -30,6 +31,7 @@ pub const LIMIT: Limit = Limit {
         nginx_dropped, open_files_limit, rate,
     }],
     causes: &[LimitId::AcceptQueueOverflow, LimitId::BackendRefused, LimitId::LostSyns],
+    ceilings: &[ceiling::ceiling],
     keeps_hold_times: true,
     kind: Some(LimitKind::Connections),
     gain: Some(LimitGain::Failures),
