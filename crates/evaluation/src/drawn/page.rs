@@ -4,10 +4,11 @@ use super::statistics::Share;
 use super::truth::Truth;
 use super::{SeedOutcome, Visibility};
 use crate::judge::JudgedDiagnosis;
-use crate::judge::tally::{CONFIDENCE_MISLEADS, calibration, confusion};
+use crate::judge::tally::{CONFIDENCE_MISLEADS, ConfidenceBin, calibration, confusion};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use webdyno_analysis::limits;
+use webdyno_analysis::measurement::statistics::median;
 use webdyno_lab::draw::is_of_a_setting;
 use webdyno_lab::run::tuned::TunedOutcome;
 
@@ -15,6 +16,10 @@ use webdyno_lab::run::tuned::TunedOutcome;
 const WORSE: f64 = 0.95;
 /// The share of what the known fix brings that counts as reached.
 const REACHED: f64 = 0.9;
+/// A known fix that raises the rate by less is measured by response times.
+const GAIN_MIN: f64 = 1.08;
+/// Columns of the calibration plot, beside that of nothing.
+const PLOT_COLUMNS: f64 = 40.0;
 
 /// The part of the page; empty of none.
 pub fn section(all: &[SeedOutcome]) -> String {
@@ -113,11 +118,29 @@ fn matrix(text: &mut String, judged: &[JudgedDiagnosis]) {
 
 fn confidence(text: &mut String, judged: &[JudgedDiagnosis]) {
     text.push_str("| stated confidence | right (root) |\n|---|---|\n");
-    for bin in calibration(judged.iter()) {
+    let bins = calibration(judged.iter());
+    for bin in &bins {
         let share = Share { part: bin.right, of: bin.count };
         let _ = writeln!(text, "| over {:.2} to {:.2} | {} |", bin.from, bin.to, share.text());
     }
-    text.push('\n');
+    text.push_str(
+        "\nCalibration: `.` is what was stated, `o` the share that was right, `-` its interval.\n\n```\n\
+         stated        0%        25%       50%       75%       100%\n",
+    );
+    bins.iter().for_each(|bin| plot_row(text, bin));
+    text.push_str("```\n\n");
+}
+
+fn plot_row(text: &mut String, bin: &ConfidenceBin) {
+    let share = Share { part: bin.right, of: bin.count };
+    let Some((right, interval)) = share.fraction().zip(share.interval()) else { return };
+    let column = |share: f64| (share.clamp(0.0, 1.0) * PLOT_COLUMNS).round() as usize;
+    let mut row = vec![' '; column(1.0) + 1];
+    row[column(bin.from)..=column(bin.to)].fill('.');
+    row[column(interval[0])..=column(interval[1])].fill('-');
+    row[column(right)] = 'o';
+    let row: String = row.into_iter().collect();
+    let _ = writeln!(text, "{:.2} to {:.2}  {}", bin.from, bin.to, row.trim_end());
 }
 
 fn wrong(text: &mut String, rooted: &[(&SeedOutcome, JudgedDiagnosis)]) {
@@ -226,14 +249,29 @@ fn tuned(text: &mut String, taken: &[&SeedOutcome]) {
     let of_settings = |one: &&Tuned<'_>| one.0.faults.iter().all(|(fault, _)| is_of_a_setting(fault));
     let reached = Share::of(faulty().filter(of_settings), has_reached);
     let for_a_person = faulty().filter(|one| !of_settings(one)).count();
+    let of_gains: Vec<f64> = faulty().filter(of_settings).filter_map(share_of_gain).collect();
+    let gained = Share::of(&of_gains, |share| **share >= REACHED);
+    let regret = |share: Option<f64>| {
+        share.map_or("none".to_owned(), |share| format!("{:.0}%", (1.0 - share).max(0.0) * 100.0))
+    };
     let _ = writeln!(
         text,
         "`tune --apply`: as fast as before or faster: {}; reaches 90% of the rate of the known fix, where settings lift all that is wrong: {}; \
-         everything restored by a rollback: {}. Of {for_a_person} more something is for a person: hardware, certificates, protections, the site.\n",
+         90% of what that fix gains, where it raises the rate: {}, regret (the part of this gain that is missed) {} in the median and {} at \
+         most; everything restored by a rollback: {}. Of {for_a_person} more something is for a person: hardware, certificates, protections, the site.\n",
         kept.text(),
         reached.text(),
+        gained.text(),
+        regret(median(&of_gains)),
+        regret(of_gains.iter().copied().reduce(f64::min)),
         restored.text()
     );
+}
+
+/// The share of what the known fix gains in rate that tuning gained, measured on the same hosts where the fix was carried out there, too.
+fn share_of_gain((_, truth, tuned): &Tuned<'_>) -> Option<f64> {
+    let (found, mended) = (tuned.found_rate?, tuned.by_hand_rate.or(truth.rates[1])?);
+    (mended >= GAIN_MIN * found).then_some((tuned.tuned_rate? - found) / (mended - found))
 }
 
 #[cfg(test)]
