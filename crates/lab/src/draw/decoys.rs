@@ -2,6 +2,9 @@
 
 use super::server::{Extra, Front, Server, Status};
 
+/// Memory of a host that has a limit and needs less, MB.
+const MEMORY_ROOM_MB: u32 = 4096;
+
 /// One of them.
 pub struct Decoy {
     /// What it is, in words.
@@ -47,8 +50,51 @@ pub const DECOYS: &[Decoy] = &[
     },
     Decoy {
         words: "AllowOverride All without a file .htaccess",
-        applies: |server| server.is_apache() && server.wait_ms > 0,
+        applies: |server| server.is_apache() && server.wait_ms > 0 && !server.settings.overrides,
         set: |server| server.settings.overrides = true,
+    },
+    Decoy {
+        words: "AllowOverride All, and a file .htaccess of three lines",
+        applies: |server| server.is_apache() && server.wait_ms > 0 && !server.settings.overrides,
+        set: |server| {
+            server.extras.insert(Extra::Htaccess);
+            server.settings.overrides = true;
+        },
+    },
+    Decoy {
+        words: "hundreds of redirects that nobody asks for",
+        applies: |server| {
+            server.is_apache() && server.wait_ms > 0 && !server.extras.contains(&Extra::Redirects)
+        },
+        set: |server| {
+            server.extras.insert(Extra::Redirects);
+        },
+    },
+    Decoy {
+        words: "a packet filter that lets all through",
+        applies: |server| !server.extras.contains(&Extra::Firewall),
+        set: |server| {
+            server.extras.insert(Extra::Firewall);
+        },
+    },
+    Decoy {
+        words: "a quota of two cores for a server that has one",
+        applies: |server| server.pinned,
+        set: |server| server.settings.cpus = 2.0,
+    },
+    Decoy {
+        words: "a limit of memory that leaves room",
+        applies: |_| true,
+        set: |server| server.settings.memory_mb = MEMORY_ROOM_MB,
+    },
+    Decoy {
+        words: "swap is used by a program that sleeps",
+        // Pages that hold memory shall not find swap to put it in.
+        applies: |server| server.page_mb == 0,
+        set: |server| {
+            server.extras.insert(Extra::Swapped);
+            server.settings.memory_mb = MEMORY_ROOM_MB;
+        },
     },
     Decoy {
         words: "LogLevel info",

@@ -120,7 +120,10 @@ pub const FAULTS: &[Fault] = &[
         applies: |server| {
             let reads =
                 matches!(server.arrival, Arrival::Users(users, think_ms) if users >= 25 && think_ms >= 900);
-            reads && server.kept && matches!(server.front, Front::Prefork | Front::Worker)
+            reads
+                && server.kept
+                && !server.loads_resources
+                && matches!(server.front, Front::Prefork | Front::Worker)
         },
         prepare: |server| {
             // So many can be served as long as none is kept while its user thinks.
@@ -348,6 +351,28 @@ pub const FAULTS: &[Fault] = &[
         set: |server, _| {
             server.settings.session = true;
             "all requests are of one session, which a page keeps open while it waits".into()
+        },
+    },
+    Fault {
+        id: "file-lock",
+        findings: &["file-lock-contention"],
+        applies: |server| waits(server) && server.is_php() && server.query.is_none(),
+        prepare: nothing,
+        set: |server, _| {
+            server.settings.file_lock = true;
+            "all requests lock one file, which a page keeps locked while it waits".into()
+        },
+    },
+    Fault {
+        id: "slow-names",
+        findings: &["slow-upstream"],
+        applies: |server| waits(server) && server.is_php(),
+        prepare: |server| {
+            server.extras.insert(Extra::Resolver);
+        },
+        set: |server, _| {
+            server.settings.resolves = true;
+            "each page asks for a name, which takes half a second".into()
         },
     },
     Fault {

@@ -14,6 +14,8 @@ const RESOLVER: &str = include_str!("../../../../scenarios/hostname-lookups/reso
 const RESOLVER_ADDRESS: &str = "10.80.1.2";
 /// Rules of the packet filter, beside the host's files.
 const RULES: &str = "rules.nft";
+/// Swap of a host that has some.
+const SWAP: &str = "256M";
 /// The first round's name.
 const FOUND: &str = "as found";
 /// What a removal must bring to count in a run of the scenario alone.
@@ -57,6 +59,9 @@ pub fn files(
         ("hosts", hosts(server, first).into()),
         ("services", Value::Array(services(server, first))),
     ]);
+    if server.extras.contains(&Extra::Swapped) {
+        description.insert("machine".into(), table([("swap", SWAP.into())]).into());
+    }
     let links = links(server, first);
     if !links.is_empty() {
         description.insert("links".into(), Value::Array(links));
@@ -82,6 +87,9 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
     }
     if first.memory_mb < MEMORY_FREE_MB {
         host.insert("memory".into(), format!("{}M", first.memory_mb).into());
+    }
+    if server.extras.contains(&Extra::Swapped) {
+        host.insert("swap".into(), SWAP.into());
     }
     if first.firewall.is_some() {
         host.insert("nft".into(), RULES.into());

@@ -70,6 +70,8 @@ pub enum Extra {
     Receiver,
     /// Files `.htaccess` with rules in a deep tree.
     Rules,
+    /// A file `.htaccess` of a few lines.
+    Htaccess,
     /// Thousands of files beside the front page.
     Crowd,
     /// Redirects in the server's configuration.
@@ -86,6 +88,8 @@ pub enum Extra {
     Partner,
     /// Rules of a packet filter.
     Firewall,
+    /// A program whose memory is in swap, and that sleeps.
+    Swapped,
 }
 
 /// Where the access log goes.
@@ -150,6 +154,8 @@ pub struct Server {
     pub query: Option<Query>,
     /// How requests come.
     pub arrival: Arrival,
+    /// Whether users load what a page names, as browsers do.
+    pub loads_resources: bool,
     /// Whether clients keep their connections.
     pub kept: bool,
     /// What is there in every state.
@@ -230,6 +236,10 @@ pub struct Settings {
     pub opcache_mb: u32,
     /// Whether a page keeps its session open while it waits.
     pub session: bool,
+    /// Whether it locks a file of the site meanwhile.
+    pub file_lock: bool,
+    /// Whether it asks the name server before.
+    pub resolves: bool,
     /// Processes of the application server.
     pub app_workers: u32,
     /// Processes of the service that pages ask.
@@ -310,9 +320,17 @@ impl Server {
         all.iter().map(|bytes| f64::from(*bytes)).sum::<f64>() / all.len().max(1) as f64
     }
 
+    /// Files that a page names: one of files alone is the first of them itself.
+    pub fn resources(&self) -> u32 {
+        let files = self.files_bytes.len() as u32;
+        files.saturating_sub(u32::from(self.pages == Pages::Static))
+    }
+
     /// Connections at once when nothing limits.
     pub fn connections(&self) -> u32 {
         match self.arrival {
+            // A browser has one for each file, and no more than six.
+            Arrival::Users(count, _) if self.loads_resources => count * self.resources().clamp(1, 6),
             Arrival::Closed(count) | Arrival::Users(count, _) => count,
             Arrival::Open(_) => (self.demand() * 2.0) as u32 + 10,
         }

@@ -14,6 +14,8 @@ const TLS_PORTS: [u16; 3] = [443, 443, 8443];
 const LOG_FORMATS: [&str; 4] = ["combined", "common", "vhost_combined", "timed"];
 /// The share of servers with lighttpd.
 const LIGHTTPD_FRACTION: f64 = 0.12;
+/// Users who load whole pages: each has several connections.
+const PAGE_USERS_MAX: u32 = 60;
 /// A link that nothing fills.
 pub const MBIT_FREE: u32 = 4000;
 /// Memory that no server here uses up, MB.
@@ -47,6 +49,7 @@ pub fn server(random: &mut Random) -> Server {
         page_mb: 0,
         query,
         arrival: Arrival::Closed(1),
+        loads_resources: false,
         kept: random.chance(0.6),
         extras: BTreeSet::new(),
         settings: settings(random),
@@ -155,6 +158,13 @@ fn load(random: &mut Random, server: &mut Server) {
             Arrival::Users(users as u32, think_ms as u32)
         }
     };
+    if let Arrival::Users(users, think_ms) = server.arrival
+        && server.resources() > 0
+        && random.chance(0.6)
+    {
+        server.loads_resources = true;
+        server.arrival = Arrival::Users(users.min(PAGE_USERS_MAX), think_ms);
+    }
 }
 
 /// Pools with room for what comes.

@@ -66,6 +66,19 @@ fn all_that_can_be_drawn_is_drawn() {
 }
 
 #[test]
+fn what_users_load_with_a_page_is_named_there() {
+    let all: Vec<_> = SEEDS.map(drawn).filter(|server| server.load.contains("--page")).collect();
+    assert!(all.len() >= 5, "{} servers", all.len());
+    for server in all {
+        let urls = server.load.split_whitespace().filter(|word| word.contains("://")).count();
+        assert_eq!(urls, 1, "{}: {}", server.seed.name(), server.load);
+        let names = |text: &String| text.contains("=/part") && text.contains('<');
+        assert!(server.files.values().any(names), "{}", server.seed.name());
+        assert!(server.load.contains("--users"), "{}", server.load);
+    }
+}
+
+#[test]
 fn no_name_and_no_file_tells_the_fault() {
     for seed in SEEDS {
         let server = drawn(seed);

@@ -214,9 +214,10 @@ pub fn modules(server: &Server) -> Vec<&'static str> {
         Pages::Lua => &["lua"],
         Pages::Proxy => &["proxy_http"],
     };
+    let has = |extra: &Extra| server.extras.contains(extra);
     let more = [
         (server.tls, "ssl"),
-        (server.extras.contains(&Extra::Redirects) || server.extras.contains(&Extra::Rules), "rewrite"),
+        ([Extra::Redirects, Extra::Rules, Extra::Htaccess].iter().any(has), "rewrite"),
         (true, "ratelimit"),
         (server.status == Status::Absent, "-status"),
     ];

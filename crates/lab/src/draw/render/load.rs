@@ -16,7 +16,9 @@ pub fn urls(server: &Server) -> Vec<String> {
     let front = server.extras.contains(&Extra::Crowd).then(String::new);
     let paths = page.into_iter().chain(front);
     let files = file_paths(server).into_iter().filter(|_| !server.extras.contains(&Extra::Crowd));
-    paths.chain(files).map(|path| format!("{scheme}://server{port}/{path}")).collect()
+    let named_count = if server.loads_resources { server.resources() as usize } else { 0 };
+    let count = server.files_bytes.len() - named_count;
+    paths.chain(files.take(count)).map(|path| format!("{scheme}://server{port}/{path}")).collect()
 }
 
 /// How it comes.
@@ -27,6 +29,7 @@ pub fn flags(server: &Server) -> String {
         Arrival::Users(count, think_ms) => format!("--users {count} --think {think_ms}ms"),
     };
     let more = [
+        (server.loads_resources, " --page"),
         (!server.kept, " --no-keepalive"),
         (server.tls, " --insecure"),
         (server.extras.contains(&Extra::Compressing), " -H 'Accept-Encoding: gzip'"),

@@ -1,5 +1,6 @@
 //! Pages of PHP, PHP-FPM's pool and PHP's settings; pages of Lua and of CGI.
 
+use super::site::elements;
 use super::{Rendered, inner_socket, partner_address};
 use crate::draw::server::{Extra, Pages, Query, Server};
 use std::fmt::Write;
@@ -21,10 +22,11 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
             let start_ms = if server.pages == Pages::Cgi { CGI_START_MS } else { 0.3 };
             let text = format!(
                 "#!/usr/bin/perl\nuse strict;\nuse warnings;\n\nmy $x = 1;\n$x = ($x * 31 + $_) % 65521 for 1 .. {};\n\
-                 select(undef, undef, undef, {});\nprint \"Content-Type: text/html\\n\\n<!doctype html><title>Page</title>\", \
+                 select(undef, undef, undef, {});\nprint \"Content-Type: text/html\\n\\n<!doctype html><title>Page</title>{}\", \
                  '<p>A line of text.</p>' x {};\n",
                 rounds(server.work_ms - start_ms, PERL_ROUNDS),
                 f64::from(server.wait_ms) / 1000.0,
+                elements(server),
                 server.answer_bytes / LINE_BYTES
             );
             rendered.file(format!("/srv/{site}-programs/{page}.pl"), text);
@@ -32,10 +34,11 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
         Pages::Lua => {
             let text = format!(
                 "function handle(r)\n    r.content_type = 'text/html'\n    local x = 1\n    for i = 1, {} do x = (x * 31 + i) % 65521 end\n    \
-                 r.usleep({})\n    r:puts('<!doctype html><title>Page</title>' .. string.rep('<p>A line of text.</p>', {}))\n    \
+                 r.usleep({})\n    r:puts('<!doctype html><title>Page</title>{}' .. string.rep('<p>A line of text.</p>', {}))\n    \
                  return apache2.OK\nend\n",
                 rounds(server.work_ms - 0.3, LUA_ROUNDS),
                 server.wait_ms * 1000,
+                elements(server),
                 server.answer_bytes / LINE_BYTES
             );
             rendered.file(format!("/srv/{site}-programs/{page}.lua"), text);
@@ -93,6 +96,16 @@ fn page(server: &Server) -> String {
     if server.page_mb > 0 {
         let _ = writeln!(text, "$held = str_repeat('A line of text. ', {});", server.page_mb * 65_536);
     }
+    if server.settings.resolves {
+        text.push_str("gethostbyname('dsl-10-20-30-40.isp.example');\n");
+    }
+    if server.settings.file_lock {
+        let _ = writeln!(
+            text,
+            "$numbers = fopen('/tmp/{}-numbers', 'c');\nflock($numbers, LOCK_EX);",
+            server.names.site
+        );
+    }
     let wait = match server.wait_ms {
         0 => String::new(),
         _ if server.extras.contains(&Extra::Partner) => format!(
@@ -109,7 +122,8 @@ fn page(server: &Server) -> String {
     }
     let _ = writeln!(
         text,
-        "echo '<!doctype html><title>Page</title>', str_repeat('<p>A line of text.</p>', {});",
+        "echo '<!doctype html><title>Page</title>{}', str_repeat('<p>A line of text.</p>', {});",
+        elements(server),
         server.answer_bytes / LINE_BYTES
     );
     text

@@ -1,6 +1,7 @@
 //! Programs beside the web server: keys that are made, the application server, another program that uses the processors.
 
 use super::php::{PERL_ROUNDS, rounds};
+use super::site::elements;
 use super::{Program, Rendered};
 use crate::draw::server::{Extra, Pages, Server};
 
@@ -24,12 +25,13 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
         rendered.programs.push(Program {
             name: format!("{}-app", names.site),
             command: format!(
-                "exec perl {path} 127.0.0.1:{} {} {} {} {}",
+                "exec perl {path} 127.0.0.1:{} {} {} {} {} '{}'",
                 names.inner_port,
                 server.settings.app_workers,
                 server.wait_ms,
                 rounds(server.work_ms - 0.3, PERL_ROUNDS),
-                server.answer_bytes
+                server.answer_bytes,
+                elements(server)
             ),
             ready: names.inner_port.to_string(),
         });
@@ -44,6 +46,15 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
                 server.wait_ms
             ),
             ready: names.partner_port().to_string(),
+        });
+    }
+    if server.extras.contains(&Extra::Swapped) {
+        let path = format!("/srv/{}-tools/archive.pl", names.site);
+        rendered.file(&path, include_str!("archive.pl"));
+        rendered.programs.push(Program {
+            name: "archive".into(),
+            command: format!("exec perl {path}"),
+            ready: "/run/archive-is-read".into(),
         });
     }
     for number in 0..server.settings.jobs {

@@ -1,16 +1,16 @@
-# An application server: some processes, each with one request at a time. ADDRESS:PORT PROCESSES WAIT_MS ROUNDS BYTES.
+# An application server: some processes, each with one request at a time. ADDRESS:PORT PROCESSES WAIT_MS ROUNDS BYTES ELEMENTS.
 use strict;
 use warnings;
 use IO::Socket::INET;
 
-my ($address, $processes, $wait_ms, $rounds, $bytes) = @ARGV;
+my ($address, $processes, $wait_ms, $rounds, $bytes, $elements) = @ARGV;
 my $listener = IO::Socket::INET->new(LocalAddr => $address, Listen => 511, ReuseAddr => 1)
     or die "$address: $@\n";
 $SIG{PIPE} = 'IGNORE';
 for (2 .. $processes) {
     last unless fork // die "fork: $!\n";
 }
-my $body = '<!doctype html><title>Page</title>' . ('<p>A line of text.</p>' x ($bytes / 22));
+my $body = '<!doctype html><title>Page</title>' . ($elements // '') . ('<p>A line of text.</p>' x ($bytes / 22));
 my $answer = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
 while (1) {
     my $client = $listener->accept or next;

@@ -1,7 +1,7 @@
 //! The site's own files: a program makes them, as large as they are drawn.
 
 use super::{Program, Rendered};
-use crate::draw::server::{Extra, Server};
+use crate::draw::server::{Extra, Pages, Server};
 use std::fmt::Write;
 
 /// The programs' common part.
@@ -24,12 +24,34 @@ pub fn file_paths(server: &Server) -> Vec<String> {
     (0..server.files_bytes.len()).map(name).collect()
 }
 
+/// What a page names, as elements of HTML, without quotes: programs in several languages have them in a string.
+pub fn elements(server: &Server) -> String {
+    let resources = if server.loads_resources { server.resources() as usize } else { 0 };
+    let paths = file_paths(server);
+    let element = |path: &String| match path.rsplit('.').next() {
+        Some("css") => format!("<link rel=stylesheet href=/{path}>"),
+        Some("js") => format!("<script src=/{path}></script>"),
+        _ => format!("<img src=/{path}>"),
+    };
+    paths[paths.len() - resources..].iter().map(element).collect()
+}
+
 pub fn render(server: &Server, rendered: &mut Rendered) {
     let root = &server.names.root;
     let mut text = FILL.to_owned();
     let _ = writeln!(text, "make_path('{root}');");
-    for (path, bytes) in file_paths(server).iter().zip(&server.files_bytes) {
-        let _ = writeln!(text, "file('{root}/{path}', text({bytes}));");
+    for (index, (path, bytes)) in file_paths(server).iter().zip(&server.files_bytes).enumerate() {
+        let head = match server.pages {
+            Pages::Static if index == 0 => elements(server),
+            _ => String::new(),
+        };
+        let _ = writeln!(text, "file('{root}/{path}', '{head}' . text({bytes}));");
+    }
+    if server.extras.contains(&Extra::Htaccess) {
+        let _ = writeln!(
+            text,
+            "file('{root}/.htaccess', 'Options -Indexes\nRewriteEngine On\nRewriteRule ^old/(.*)$ /$1 [R=301,L]\n');"
+        );
     }
     if server.extras.contains(&Extra::Rules) {
         let _ = writeln!(
