@@ -2,7 +2,7 @@
 
 use crate::diagnosis::prediction::sizes::resize;
 use crate::facts::Facts;
-use crate::limits::ceiling::{ResourceCeiling, rate_of_machine};
+use crate::limits::ceiling::{Resource, ResourceCeiling, rate_of_machine};
 use crate::limits::{LimitId, by_id, resource_ceilings};
 use crate::resources::utilisation::rate;
 use webdyno_model::change::SettingChange;
@@ -54,8 +54,10 @@ fn is_already_exceeded(facts: &Facts, one: &ResourceCeiling) -> bool {
 pub fn remaining_limit(one: &ResourceCeiling, first: &str) -> Option<LimitId> {
     let id = one.finding?;
     let lifted = by_id(first);
+    // One thread has less to do as well where requests are made cheaper.
+    let resource = if one.resource == Resource::Thread { Resource::Processors } else { one.resource };
     let goes = id.as_str() == first
-        || lifted.is_some_and(|limit| limit.relieves.contains(&one.resource))
+        || lifted.is_some_and(|limit| limit.relieves.contains(&resource))
         || (one.resource.is_held_by_requests() && !lifted.is_some_and(|limit| limit.keeps_hold_times));
     (!goes).then_some(id)
 }

@@ -113,6 +113,8 @@ pub enum Resource {
     DatabaseConnections,
     /// Processors.
     Processors,
+    /// One thread that does all the work of a program.
+    Thread,
     /// Memory.
     Memory,
     /// What a network link carries.

@@ -66,6 +66,38 @@ fn fronts_of_few_processes_have_places_for_connections() {
 }
 
 #[test]
+fn one_thread_that_serves_binds_when_it_has_a_core_to_itself() {
+    let front = |service: &str, setting: &str, cores: f64| {
+        let values = [(FactId::busiest_thread_fraction, 0.25), (FactId::rate, 100.0), (FactId::cores, cores)];
+        let mut facts = facts(&values, &[(setting, 1)]);
+        facts.service.as_mut().unwrap().service = service.into();
+        let found = resource_ceilings(&facts).into_iter().find(|one| one.resource == Resource::Thread);
+        found.and_then(|one| Some((one.finding?, one.ceiling.limit, one.ceiling.binds_at_rate?)))
+    };
+    let binds = |finding, limit: &str| Some((finding, limit.to_owned(), 400.0));
+    assert_eq!(
+        front("lighttpd", "server.max-worker", 2.0),
+        binds(LimitId::SingleThreadSaturated, "one thread of lighttpd")
+    );
+    assert_eq!(
+        front("nginx", "worker_processes", 2.0),
+        binds(LimitId::NginxWorkersSaturated, "one thread of nginx")
+    );
+    assert_eq!(front("nginx", "worker_processes", 1.0), None, "it is the core");
+    assert_eq!(front("apache", "MaxRequestWorkers", 2.0), None);
+    let behind = |processes: f64| {
+        let each = [
+            (FactId::backend_busiest_thread_fraction, "unknown", 0.5),
+            (FactId::backend_processes_mean, "unknown", processes),
+            (FactId::backend_threads_mean, "unknown", processes),
+        ];
+        error_of(&with(&[(FactId::cores, 2.0)], &each), "one thread of unknown")
+    };
+    assert_eq!(behind(1.0), Some((Some(0.5), Some(1.0), Some(200.0))));
+    assert_eq!(behind(4.0), None);
+}
+
+#[test]
 fn kept_connections_hold_a_worker_but_not_under_event() {
     let values = [
         (FactId::workers_limit, 50.0),

@@ -130,7 +130,7 @@ fn has_few_nginx_workers(facts: &Facts, usable: f64) -> bool {
 }
 
 /// Processes of lighttpd that serve, each in one thread.
-fn lighttpd_workers(facts: &Facts) -> f64 {
+pub(super) fn lighttpd_workers(facts: &Facts) -> f64 {
     let workers = facts.setting(LIGHTTPD_WORKERS).filter(|_| facts.is_service("lighttpd"));
     workers.map_or(1.0, |workers| workers.max(1.0))
 }

@@ -23,6 +23,7 @@
 //! ## By hand
 //! `top -H` under load: one thread at 100%; `mpstat -P ALL 1`: the other cores idle.
 
+mod ceiling;
 pub(crate) mod finding;
 
 use crate::facts::fact_ids;
@@ -32,10 +33,11 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         backend_busiest_process_cores, backend_busiest_process_max_cores, backend_busiest_thread_fraction,
-        backend_cpu_cores, backend_queue_mean, backend_saturated_threads_mean, busiest_process_cores,
+        backend_cpu_cores, backend_processes_mean, backend_queue_mean, backend_saturated_threads_mean,
+        backend_threads_mean, busiest_process_cores,
         busiest_process_max_cores, busiest_thread_fraction, client_connections_mean, client_cpu_cores, cores,
         cpu_busy_fraction, cpu_quota_cores, group_cpu_cores, idle_connections_mean, in_flight_mean, rate,
-        response_time_alone_us, response_time_mean_us, saturated_threads_mean, service_cpu_cores,
+        rate_ci95_fraction, response_time_alone_us, response_time_mean_us, saturated_threads_mean, service_cpu_cores,
         throttled_fraction, upstream_waiting_mean, usable_busy_fraction, usable_cores,
     }],
     causes: &[
@@ -47,6 +49,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::SynQueueOverflow,
         LimitId::LostSyns,
     ],
+    ceilings: &[ceiling::ceiling],
     kind: Some(LimitKind::Concurrency),
     gain: Some(LimitGain::Explained),
     ..Limit::of(LimitId::SingleThreadSaturated, "One thread saturates its core", finding::check)
