@@ -20,7 +20,7 @@ pub struct Fault {
 
 /// Faults that a setting lifts which may be changed without asking anybody. The others are for a person: certificates, protections,
 /// rules and files of the site, programs, hardware.
-pub const OF_SETTINGS: [&str; 16] = [
+pub const OF_SETTINGS: [&str; 18] = [
     "apache-workers",
     "apache-clamped",
     "worker-churn",
@@ -35,8 +35,10 @@ pub const OF_SETTINGS: [&str; 16] = [
     "opcache-full",
     "db-connections",
     "nginx-connections",
+    "nginx-files",
     "nginx-worker",
     "proxy-places",
+    "accept-queue",
 ];
 
 /// Nothing has to be there.
