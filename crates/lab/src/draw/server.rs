@@ -136,7 +136,7 @@ pub struct Server {
     pub pinned: bool,
     /// Whether clients use TLS.
     pub tls: bool,
-    /// Whether the status page is there (Apache).
+    /// Whether the status page is there: of the web server, and of PHP-FPM.
     pub status: Status,
     /// How long a page waits for something else, milliseconds.
     pub wait_ms: u32,
@@ -167,7 +167,7 @@ pub struct Server {
 /// How much of the status page is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// As the package has it.
+    /// As the package has it, or its manual.
     There,
     /// Only for somebody else.
     Protected,

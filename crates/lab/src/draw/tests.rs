@@ -66,6 +66,23 @@ fn all_that_can_be_drawn_is_drawn() {
 }
 
 #[test]
+fn each_web_server_has_its_status_page_in_each_way() {
+    let servers: Vec<_> = SEEDS.map(drawn).collect();
+    for (front, one, other) in [
+        ("Apache", "\"-status\"", "Require ip 10.99.0.7"),
+        ("nginx", "allow 127.0.0.1;", "allow 10.99.0.7;"),
+        ("lighttpd", "\nstatus.status-url", "    status.status-url"),
+    ] {
+        let of_front = || servers.iter().filter(|server| server.services[0] == front);
+        for line in [one, other] {
+            let has = |server: &&DrawnServer| server.files.values().any(|text| text.contains(line));
+            let count = of_front().filter(has).count();
+            assert!((1..of_front().count()).contains(&count), "{front}: {line} {count}");
+        }
+    }
+}
+
+#[test]
 fn what_users_load_with_a_page_is_named_there() {
     let all: Vec<_> = SEEDS.map(drawn).filter(|server| server.load.contains("--page")).collect();
     assert!(all.len() >= 5, "{} servers", all.len());

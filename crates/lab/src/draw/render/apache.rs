@@ -1,6 +1,6 @@
 //! Files of Apache: ports, multi-processing module, site, TLS.
 
-use super::{Rendered, inner_socket, key};
+use super::{PROTECTED_FOR, Rendered, inner_socket, key};
 use crate::draw::server::{Extra, Front, LogTarget, Pages, Server, Status};
 use std::fmt::Write;
 
@@ -36,7 +36,9 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
     if server.status == Status::Protected {
         rendered.file(
             format!("{CONFIGURATION}/mods-available/status.conf"),
-            "<Location /server-status>\n    SetHandler server-status\n    Require ip 10.99.0.7\n</Location>\nExtendedStatus On\n",
+            format!(
+                "<Location /server-status>\n    SetHandler server-status\n    Require ip {PROTECTED_FOR}\n</Location>\nExtendedStatus On\n"
+            ),
         );
     }
     if server.extras.contains(&Extra::Redirects) {

@@ -3,11 +3,12 @@
 //! Facts: <https://redmine.lighttpd.net/projects/lighttpd/wiki/Docs_ConfigurationOptions>, the pages of mod_accesslog, mod_fastcgi,
 //! mod_proxy and mod_redirect there. TLS and compression are packages of their own, and left out.
 
-use super::{Rendered, inner_socket};
-use crate::draw::server::{Pages, Server};
+use super::{PROTECTED_FOR, Rendered, inner_socket};
+use crate::draw::server::{Pages, Server, Status};
 use std::fmt::Write;
 
 const FILE: &str = "/etc/lighttpd/lighttpd.conf";
+const STATUS: &str = "status.status-url = \"/server-status\"";
 /// Makes the folder of its logs, which it writes as its own user, and starts it.
 pub const COMMAND: &str =
     "install -d -o www-data -g www-data /var/log/lighttpd; exec lighttpd -D -f /etc/lighttpd/lighttpd.conf";
@@ -23,8 +24,16 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
         _ => "%h %V %u %t \\\"%r\\\" %s %b \\\"%{Referer}i\\\" \\\"%{User-Agent}i\\\"",
     };
     let (module, passes) = behind(server);
+    let (status_module, status) = match server.status {
+        Status::There => (", \"mod_status\"", format!("{STATUS}\n")),
+        Status::Protected => {
+            let only = format!("$HTTP[\"remoteip\"] == \"{PROTECTED_FOR}\" {{\n    {STATUS}\n}}\n");
+            (", \"mod_status\"", only)
+        }
+        Status::Absent => ("", String::new()),
+    };
     let mut text = format!(
-        "server.modules = ( \"mod_redirect\", \"mod_accesslog\"{module} )\nserver.document-root = \"{}\"\nserver.port = {}\n\
+        "server.modules = ( \"mod_redirect\", \"mod_accesslog\"{status_module}{module} )\nserver.document-root = \"{}\"\nserver.port = {}\n\
          server.username = \"www-data\"\nserver.groupname = \"www-data\"\nserver.pid-file = \"/run/lighttpd.pid\"\n\
          server.errorlog = \"/var/log/lighttpd/error.log\"\naccesslog.filename = \"/var/log/lighttpd/access.log\"\n\
          accesslog.format = \"{format}\"\nindex-file.names = ( \"index.html\" )\nmimetype.assign = ( \".html\" => \"text/html\", \
@@ -44,6 +53,7 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
     if let Some(limit) = settings.limit_kib_s {
         let _ = writeln!(text, "connection.kbytes-per-second = {limit}");
     }
+    text.push_str(&status);
     text.push_str(&passes);
     for other in &names.others {
         let _ = writeln!(

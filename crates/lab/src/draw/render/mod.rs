@@ -17,6 +17,9 @@ pub use lighttpd::{COMMAND as LIGHTTPD, RESTART as LIGHTTPD_RESTART};
 pub use load::{flags, urls};
 pub use programs::{APPLICATION as PARTNER_PROGRAM, PARTNER};
 
+/// The only address that may read a status page which is protected: nobody's.
+const PROTECTED_FOR: &str = "10.99.0.7";
+
 /// A program of the server's own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {

@@ -1,7 +1,7 @@
 //! Files of nginx: one for all, one of the site.
 
-use super::{Rendered, inner_socket, key};
-use crate::draw::server::{LogTarget, Pages, Server};
+use super::{PROTECTED_FOR, Rendered, inner_socket, key};
+use crate::draw::server::{LogTarget, Pages, Server, Status};
 use std::fmt::Write;
 
 pub fn render(server: &Server, rendered: &mut Rendered) {
@@ -68,6 +68,7 @@ fn site(server: &Server) -> String {
     if let Some(limit) = server.settings.limit_kib_s {
         let _ = writeln!(text, "    limit_rate {limit}k;");
     }
+    text.push_str(&status_lines(server));
     match server.pages {
         Pages::FpmUnix | Pages::FpmTcp => {
             let address = match server.pages {
@@ -99,6 +100,17 @@ fn site(server: &Server) -> String {
         );
     }
     text
+}
+
+fn status_lines(server: &Server) -> String {
+    let reader = match server.status {
+        Status::There => "127.0.0.1",
+        Status::Protected => PROTECTED_FOR,
+        Status::Absent => return String::new(),
+    };
+    format!(
+        "\n    location = /nginx_status {{\n        stub_status;\n        allow {reader};\n        deny all;\n    }}\n"
+    )
 }
 
 fn tls_lines(server: &Server) -> String {

@@ -2,7 +2,7 @@
 
 use super::site::elements;
 use super::{Rendered, inner_socket, partner_address};
-use crate::draw::server::{Extra, Pages, Query, Server};
+use crate::draw::server::{Extra, Pages, Query, Server, Status};
 use std::fmt::Write;
 
 /// Rounds of a loop that take about a millisecond of a core, in each language.
@@ -66,10 +66,11 @@ fn render_php(server: &Server, rendered: &mut Rendered) {
             Pages::FpmTcp => format!("127.0.0.1:{}", server.names.inner_port),
             _ => format!("{}\nlisten.owner = www-data\nlisten.group = www-data", inner_socket(server)),
         };
+        let status = if server.status == Status::There { "pm.status_path = /fpm-status\n" } else { "" };
         rendered.file(
             "/etc/php/8.2/fpm/pool.d/www.conf",
             format!(
-                "[{site}]\nuser = www-data\ngroup = www-data\nlisten = {listen}\n\npm = static\npm.max_children = {}\n",
+                "[{site}]\nuser = www-data\ngroup = www-data\nlisten = {listen}\n\npm = static\npm.max_children = {}\n{status}",
                 settings.children
             ),
         );
