@@ -20,11 +20,12 @@ pub struct Fault {
 
 /// Faults that a setting lifts which may be changed without asking anybody. The others are for a person: certificates, protections,
 /// rules and files of the site, programs, hardware.
-pub const OF_SETTINGS: [&str; 18] = [
+pub const OF_SETTINGS: [&str; 19] = [
     "apache-workers",
     "apache-clamped",
     "worker-churn",
     "keepalive-holds",
+    "event-connections",
     "keepalive-off",
     "hostname-lookups",
     "log-verbosity",
@@ -138,6 +139,26 @@ pub const FAULTS: &[Fault] = &[
                 "KeepAliveTimeout {} with {} workers",
                 server.settings.keepalive_s, server.settings.workers
             )
+        },
+    },
+    Fault {
+        id: "event-connections",
+        findings: &["apache-async-cap"],
+        applies: |server| {
+            let threads = server.settings.threads;
+            let reads =
+                matches!(server.arrival, Arrival::Users(users, ms) if users >= 4 * threads && ms >= 900);
+            let suffice = server.demand() <= f64::from(threads) * 0.6;
+            reads && suffice && server.front == Front::Event && server.kept && !server.loads_resources
+        },
+        prepare: |server| {
+            // One process has threads for all requests, and connections for all users.
+            server.settings.workers = server.settings.threads;
+            (server.settings.keepalive_s, server.settings.async_factor) = (10, Some(40));
+        },
+        set: |server, _| {
+            server.settings.async_factor = Some(1);
+            format!("AsyncRequestWorkerFactor 1 with {} threads", server.settings.threads)
         },
     },
     Fault {

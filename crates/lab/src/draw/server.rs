@@ -198,6 +198,8 @@ pub struct Settings {
     pub workers: u32,
     /// ThreadsPerChild.
     pub threads: u32,
+    /// AsyncRequestWorkerFactor, where it is said.
+    pub async_factor: Option<u32>,
     /// ServerLimit, where it is not what the workers need.
     pub server_limit: Option<u32>,
     /// KeepAliveTimeout or keepalive_timeout, seconds; 0 is off.

@@ -78,6 +78,9 @@ fn processes(server: &Server) -> (&'static str, String) {
             workers + 2 * threads
         );
     }
+    if let Some(factor) = settings.async_factor {
+        let _ = writeln!(text, "AsyncRequestWorkerFactor {factor}");
+    }
     let _ = writeln!(text, "MaxConnectionsPerChild {}", settings.connections_per_child);
     if let Some(backlog) = settings.backlog {
         let _ = writeln!(text, "ListenBacklog {backlog}");
