@@ -8,6 +8,7 @@ use crate::resources::{memory_pressure, worker_waits, workers};
 use crate::wording::format_number;
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -26,12 +27,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let last = facts.value(FactId::accept_queue_last);
-    let end = match last {
-        Some(last) if last < queue / 2.0 => {
-            format!(" At the end of the window {} waited.", format_number(last))
-        }
-        _ => String::new(),
-    };
+    let end = last
+        .map_or(String::new(), |last| format!(" At the end of the window {} waited.", format_number(last)));
     Some(Finding {
         id: LimitId::ApacheSpawnLag.into(),
         summary: format!(
@@ -57,17 +54,22 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// cannot be read, that may be a quota.
 const CONFIDENCE_STANDS: f64 = 0.5;
 const CONFIDENCE_HIDDEN: f64 = 0.7;
+const CONFIDENCE_BY_NUMBER: f64 = 0.75;
+const CONFIDENCE: f64 = 0.9;
+/// A queue that is at most this share of its mean at the end has drained.
+const DRAINED_FRACTION_MAX: f64 = 0.5;
 
+/// As sure as the queue drained: half sure where it stands, or that is not known.
 fn confidence(facts: &Facts, queue: f64, grew: &WorkerGrowth) -> f64 {
-    let stands = facts.value(FactId::accept_queue_last).is_some_and(|last| last >= queue);
     let group = [FactId::group_cpu_cores, FactId::pressure_group_cpu_some_fraction];
-    let is_hidden = group.into_iter().all(|fact| facts.value(fact).is_none());
-    match grew.by_ids {
-        _ if stands => CONFIDENCE_STANDS,
-        true if is_hidden => CONFIDENCE_HIDDEN,
-        true => 0.9,
-        false => 0.75_f64.min(if is_hidden { CONFIDENCE_HIDDEN } else { 1.0 }),
-    }
+    let drained = match () {
+        () if group.into_iter().all(|fact| facts.value(fact).is_none()) => CONFIDENCE_HIDDEN,
+        () if grew.by_ids => CONFIDENCE,
+        () => CONFIDENCE_BY_NUMBER,
+    };
+    let left = facts.value(FactId::accept_queue_last).map_or(1.0, |last| last / queue);
+    let share = ((1.0 - left) / (1.0 - DRAINED_FRACTION_MAX)).clamp(0.0, 1.0);
+    significant(CONFIDENCE_STANDS + share * (drained - CONFIDENCE_STANDS), 2)
 }
 
 struct WorkerGrowth {
@@ -107,7 +109,8 @@ fn is_a_limit(facts: &Facts, queue: f64, grew: &WorkerGrowth) -> bool {
     let was_full = [FactId::scoreboard_full_fraction, FactId::processes_at_limit_fraction]
         .into_iter()
         .any(|fact| facts.value(fact).is_some_and(|share| share > 0.0));
-    let still_waits = facts.value(FactId::accept_queue_last).is_some_and(|last| last >= queue / 2.0);
+    let still_waits =
+        facts.value(FactId::accept_queue_last).is_some_and(|last| last >= DRAINED_FRACTION_MAX * queue);
     let workers = grew.most * facts.threads_per_process();
     let behind = facts.value(FactId::fpm_queue_behind_mean);
     (was_full && still_waits) || behind.is_some_and(|behind| behind >= BEHIND_FRACTION_MIN * workers)
@@ -169,6 +172,7 @@ mod tests {
         (FactId::worker_processes_ended_per_s, 0.0),
         (FactId::processes_at_limit_fraction, 0.0),
         (FactId::accept_queue_mean, 40.0),
+        (FactId::accept_queue_last, 3.0),
         (FactId::in_flight_mean, 70.0),
         (FactId::offered_rate, 80.0),
         (FactId::worker_time_mean_us, 400_000.0),
@@ -197,7 +201,16 @@ mod tests {
                 Some(0.75),
             ),
             ("the queue stands", vec![(FactId::accept_queue_last, 60.0)], Some(0.5)),
+            ("it hardly drains", vec![(FactId::accept_queue_last, 38.0)], Some(0.54)),
+            ("it drains", vec![(FactId::accept_queue_last, 30.0)], Some(0.7)),
+            ("it has drained", vec![(FactId::accept_queue_last, 20.0)], Some(0.9)),
+            ("not known whether it drains", vec![(FactId::accept_queue_last, none)], Some(0.5)),
             ("a quota would be hidden", vec![(FactId::group_cpu_cores, none)], Some(0.7)),
+            (
+                "hidden, and it drains",
+                vec![(FactId::group_cpu_cores, none), (FactId::accept_queue_last, 30.0)],
+                Some(0.6),
+            ),
             ("churn", vec![(FactId::worker_processes_ended_per_s, 9.0)], None),
             ("a few replaced", vec![(FactId::service_processes_grew, 3.0)], None),
             ("the limit", vec![(FactId::processes_at_limit_fraction, 0.8)], None),

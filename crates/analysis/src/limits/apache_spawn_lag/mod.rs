@@ -9,8 +9,9 @@
 //! Connections wait in the accept queue although more workers may be started, and the number of processes rises throughout the
 //! window while hardly any ends. So it is no limit, but a lag: the wait ends by itself. If as many end as start it is
 //! `apache-worker-churn`. If all allowed workers ran at some time and as many connections still wait at the end, or if the
-//! workers wait for a PHP-FPM pool, it is no lag either: more workers would not help. A queue that is as long at the end as before
-//! may have another cause, and so may one of a service whose control group cannot be read: then it is half sure, or less sure.
+//! workers wait for a PHP-FPM pool, it is no lag either: more workers would not help. It is as sure as the queue has drained at the
+//! end of the window: half sure of one that is as long as its mean, most sure of half of that. A service whose control group cannot be
+//! read may wait for a quota: then it is less sure.
 //!
 //! ## What to do
 //! Keep as many idle workers as the first second of a ramp needs: `MinSpareServers` (`MinSpareThreads`), and `StartServers` for
