@@ -23,15 +23,16 @@ const TABLE_WAITS_MIN: f64 = 0.25;
 /// Statements that have more of a core each compute rather than wait.
 const COMPUTING_MAX: f64 = 0.5;
 
-/// Of those that wait for a lock of the server's, so many must wait for that of the query cache, or for those of definitions.
-const KIND_FRACTION_MIN: f64 = 0.5;
+/// Kinds of the server's locks that have a state of their own: the other ones are of tables, or the application's own.
+const KINDS: [FactId; 2] = fact_ids! { db_query_cache_lock_waiting_mean, db_metadata_lock_waiting_mean };
 
-/// Fires when a good part of what is under way waits for rows, for the query cache, for definitions, or for tables.
+/// Fires when a good part of what is under way waits for rows, for the query cache, for definitions, or for tables: the remedy is that
+/// of the kind that most wait for.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    row_lock_finding(facts)
-        .or_else(|| query_cache_finding(facts))
-        .or_else(|| metadata_lock_finding(facts))
-        .or_else(|| table_lock_finding(facts))
+    let of_kinds = [metadata_lock_finding(facts), query_cache_finding(facts), row_lock_finding(facts)];
+    let share = |finding: &Finding| finding.explains_fraction.unwrap_or(0.0);
+    let most = of_kinds.into_iter().flatten().max_by(|a, b| share(a).total_cmp(&share(b)));
+    most.or_else(|| table_lock_finding(facts))
 }
 
 /// What part of the work so many that wait are: of the requests that are worked on, else of the statements that run.
@@ -40,13 +41,22 @@ fn share_of_work(facts: &Facts, waiting: f64) -> f64 {
     (waiting / work.unwrap_or(waiting).max(waiting)).min(1.0)
 }
 
-/// How many statements wait for a lock of this kind, and what part of the work they are, where it is what limits.
+/// How many statements wait for any lock of the server's, and for those without a state of their own.
+fn waiting_for_locks(facts: &Facts) -> (f64, f64) {
+    let of_kinds: f64 = KINDS.iter().filter_map(|kind| facts.value(*kind)).sum();
+    let all = facts.value(FactId::db_lock_waiting_mean).unwrap_or(0.0).max(of_kinds);
+    (all, all - of_kinds)
+}
+
+/// How many statements wait for a lock of this kind, and what part of the work they are: where those that wait for any lock are what
+/// limits, and for no other kind wait more.
 fn waiting_for_kind(facts: &Facts, kind: FactId) -> Option<(f64, f64)> {
-    let waiting = facts.value(kind).filter(|waiting| *waiting >= WAITING_MIN)?;
-    let all = facts.value(FactId::db_lock_waiting_mean).unwrap_or(waiting);
-    let share = share_of_work(facts, waiting);
-    let limits = waiting >= KIND_FRACTION_MIN * all && share >= SHARE_MIN;
-    (limits && !concurrency::is_cpu_bound(facts)).then_some((waiting, share))
+    let waiting = facts.value(kind)?;
+    let (all, others) = waiting_for_locks(facts);
+    let most = KINDS.iter().filter_map(|kind| facts.value(*kind)).fold(others, f64::max);
+    let share = share_of_work(facts, all);
+    let limits = all >= WAITING_MIN && waiting >= most && share >= SHARE_MIN;
+    (limits && !concurrency::is_cpu_bound(facts)).then(|| (waiting, share * waiting / all))
 }
 
 /// Statements wait for the one lock of the query cache.
@@ -104,7 +114,8 @@ fn metadata_lock_finding(facts: &Facts) -> Option<Finding> {
 /// Statements wait for locks that are not of rows: by their states, or else by what they could be doing meanwhile.
 fn table_lock_finding(facts: &Facts) -> Option<Finding> {
     let (waiting, reported, words) = waiting_by_states(facts).or_else(|| waiting_by_counts(facts))?;
-    let share = share_of_work(facts, waiting);
+    let all = waiting_for_locks(facts).0.max(waiting);
+    let share = share_of_work(facts, all);
     if share < SHARE_MIN {
         return None;
     }
@@ -114,7 +125,7 @@ fn table_lock_finding(facts: &Facts) -> Option<Finding> {
             "{words} for table locks or the application's own locks. These serve one at a time; more connections would make it worse."
         ),
         confidence: if reported { 0.93 } else { 0.8 },
-        explains_fraction: Some(significant(share, 3)),
+        explains_fraction: Some(significant(share * waiting / all, 3)),
         facts: facts.cite(&[FactId::db_lock_waiting_mean, FactId::db_table_lock_waits_per_s, FactId::db_threads_running_mean, FactId::db_cpu_cores, FactId::cpu_busy_fraction, FactId::in_flight_mean, FactId::response_time_mean_us, FactId::rate, FactId::ended_per_s]),
         remedies: vec![manual(SettingId::of_service("mariadb", "engine"),
             "the table is rebuilt and needs more space; backups and full-text indexes may differ",
@@ -125,7 +136,7 @@ fn table_lock_finding(facts: &Facts) -> Option<Finding> {
 
 /// How many wait, that it was told, and in words.
 fn waiting_by_states(facts: &Facts) -> Option<(f64, bool, String)> {
-    let waiting = facts.value(FactId::db_lock_waiting_mean).filter(|waiting| *waiting >= WAITING_MIN)?;
+    let (_, waiting) = Some(waiting_for_locks(facts)).filter(|(all, _)| *all >= WAITING_MIN)?;
     Some((waiting, true, format!("{} database statements at a time wait", format_number(waiting))))
 }
 
@@ -310,8 +321,41 @@ mod tests {
             assert!(remedy.why.contains(part), "{}", remedy.why);
         }
         // Most wait for tables.
-        assert_eq!(of(2.0, 30.0, 0.1).unwrap().remedies[0].setting.name, "engine");
+        let tables = of(2.0, 30.0, 0.1).unwrap();
+        assert_eq!(
+            (tables.remedies[0].setting.name.as_str(), tables.explains_fraction),
+            ("engine", Some(0.7))
+        );
+        assert!(tables.summary.starts_with("28 database statements"), "{}", tables.summary);
         assert!(of(30.0, 31.0, 0.99).is_none() && of(3.0, 3.0, 0.1).is_none());
+    }
+
+    #[test]
+    fn where_only_all_waits_together_limit_the_remedy_is_that_of_the_most() {
+        let of = |cache: f64, metadata: f64, all: f64| {
+            let known = [
+                (FactId::db_query_cache_lock_waiting_mean, cache),
+                (FactId::db_metadata_lock_waiting_mean, metadata),
+                (FactId::db_lock_waiting_mean, all),
+                (FactId::in_flight_mean, 40.0),
+            ];
+            let found = check(&facts(&known, &[]))?;
+            Some((found.remedies[0].setting.name.clone(), found.explains_fraction?))
+        };
+        let expected = |name: &str, share: f64| Some((name.to_owned(), share));
+        assert_eq!(of(0.0, 8.0, 12.0), expected("metadata locks", 0.2));
+        assert_eq!(of(8.0, 1.0, 12.0), expected("query_cache_size", 0.2));
+        assert_eq!(of(3.0, 3.0, 12.0), expected("engine", 0.15));
+        assert_eq!(of(4.0, 5.0, 12.0), expected("metadata locks", 0.125));
+        assert_eq!(of(0.0, 8.0, 9.0), None);
+        for (rows, setting) in [(15.0, "metadata locks"), (25.0, "transactions")] {
+            let known = [
+                (FactId::db_row_lock_waiting_mean, rows),
+                (FactId::db_metadata_lock_waiting_mean, 20.0),
+                (FactId::in_flight_mean, 50.0),
+            ];
+            assert_eq!(check(&facts(&known, &[])).unwrap().remedies[0].setting.name, setting, "{rows}");
+        }
     }
 
     #[test]
