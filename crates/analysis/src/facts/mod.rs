@@ -83,6 +83,8 @@ pub struct Facts {
     pub generator_is_late: bool,
     /// The table that the run measured instead of the server.
     pub kernel_limit_total: Option<KernelLimitTotal>,
+    /// Whether hardly a connection could be opened at its end, or the generator's machine had no more of something.
+    pub opening_stopped: bool,
     /// Whether there was load of our own.
     pub loaded: bool,
     /// Why that load was stopped before its end.
@@ -292,6 +294,7 @@ pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts
         generator_fault,
         generator_is_late: late.is_some(),
         kernel_limit_total,
+        opening_stopped: loaded && crate::run_report::generator::opening_stopped(measurement),
         loaded,
         harm_guard_trip: trip,
         readings_stopped,

@@ -7,7 +7,8 @@
 //! the load hit a limit: connections failed or were retried after a lost packet, or few new ones succeeded towards the end. A
 //! total that was requested (`-n`, `-c`, `-r` times `-d`) and fully reached does not count. Nor does a load that outlasted the
 //! table: after a standstill connections succeeded again, as entries were freed. Such a load measured the sustained rate
-//! (`conntrack-full`, if that table is the one).
+//! (`conntrack-full`, if that table is the one). A total that is near, with a lost packet or a failed connection and no standstill, may be
+//! chance: it is half sure.
 //!
 //! Entries are freed only after a time (a minute for a port, two for a tracked connection), so such a run stops at the same
 //! total however long it is, and its rate is that total divided by the length of the run. The sustainable rate is the size of

@@ -7,6 +7,8 @@ mod tables;
 mod users;
 pub mod workers;
 
+pub(crate) use tables::opening_stopped;
+
 use crate::measurement::Measurement;
 use webdyno_model::Result;
 use webdyno_model::client::{ClientReport, InFlightReport, KernelLimitTotal, ThreadReport, ValidFor};

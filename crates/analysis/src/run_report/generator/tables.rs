@@ -133,6 +133,12 @@ fn is_requested_total(measurement: &Measurement, connections: u64) -> bool {
 /// So many may still connect when a load ends, however few there were.
 const CONNECTING_AT_END: u64 = 2;
 
+/// Whether the load came to a standstill at such a total, or this machine had no more of something. A lost packet or two have other
+/// causes as well, and may be there where a total is near to a size by chance.
+pub(crate) fn opening_stopped(measurement: &Measurement) -> bool {
+    has_local_failures(&measurement.intervals) || collapsed(&measurement.intervals)
+}
+
 /// Requests failed because this machine had no more of something.
 fn has_local_failures(all: &[Interval]) -> bool {
     all.iter().any(|interval| interval.errors.local_ports_exhausted + interval.errors.no_descriptors > 0)
@@ -283,17 +289,19 @@ mod tests {
         assert_eq!(limit(&even), None);
         let mut lost = TimeHistogram::new();
         lost.record(1_040_000);
-        let signs: [fn(&mut Interval, &TimeHistogram); 4] = [
-            |interval, _| interval.errors.local_ports_exhausted = 1,
-            |interval, _| interval.errors.connect_timeout = 1,
-            |interval, _| interval.errors.unreachable = 1,
-            |interval, lost| interval.connect_time = lost.encode(),
+        let signs: [(fn(&mut Interval, &TimeHistogram), bool); 4] = [
+            (|interval, _| interval.errors.local_ports_exhausted = 1, true),
+            (|interval, _| interval.errors.connect_timeout = 1, false),
+            (|interval, _| interval.errors.unreachable = 1, false),
+            (|interval, lost| interval.connect_time = lost.encode(), false),
         ];
-        for sign in signs {
+        for (sign, proves) in signs {
             let mut with = even.clone();
             sign(&mut with.intervals[7], &lost);
             assert!(limit(&with).is_some(), "{:?}", with.intervals[7]);
+            assert_eq!(opening_stopped(&with), proves, "{:?}", with.intervals[7]);
         }
+        assert!(opening_stopped(&walled(28_232)) && !opening_stopped(&even));
     }
 
     #[test]
