@@ -186,6 +186,8 @@ pub fn config_findings(facts: &Facts) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::FactId;
+    use crate::facts::testing::facts;
 
     #[test]
     fn every_limit_has_a_chapter_that_names_it() {
@@ -195,6 +197,61 @@ mod tests {
             for part in ["## How it is recognised", "## What to do", "## By hand"] {
                 assert!(manual.contains(part), "{}: no `{part}`", limit.id);
             }
+        }
+    }
+
+    /// Without an agent the same signs come of many limits. Statuses that mean one thing, and the generator's own limits, are another
+    /// matter.
+    #[test]
+    fn what_only_a_client_sees_is_at_most_half_sure() {
+        let cases: [(LimitId, &[(FactId, f64)]); 4] = [
+            (
+                LimitId::LostSyns,
+                &[
+                    (FactId::lost_syn_connections, 40.0),
+                    (FactId::lost_syn_fraction, 0.2),
+                    (FactId::connect_time_p99_us, 1.0e6),
+                ],
+            ),
+            (
+                LimitId::UpstreamBandwidth,
+                &[
+                    (FactId::received_bytes_per_s, 1.2e6),
+                    (FactId::received_spread_fraction, 0.02),
+                    (FactId::round_trip_mean_us, 400_000.0),
+                    (FactId::round_trip_min_us, 900.0),
+                    (FactId::receiving_fraction, 0.9),
+                    (FactId::response_time_inflation, 2.0),
+                ],
+            ),
+            (
+                LimitId::BackendRefused,
+                &[
+                    (FactId::bad_gateway_fraction, 0.5),
+                    (FactId::failed_fraction, 0.5),
+                    (FactId::unavailable_fraction, 0.5),
+                ],
+            ),
+            (
+                LimitId::KeepaliveIneffective,
+                &[
+                    (FactId::connections_reused_fraction, 0.0),
+                    (FactId::plain_requests_reused_fraction, 0.0),
+                    (FactId::requests_per_connection, 1.0),
+                    (FactId::connections_opened_per_s, 1000.0),
+                    (FactId::ended_per_s, 1000.0),
+                    (FactId::connect_time_mean_us, 5000.0),
+                    (FactId::response_time_mean_us, 9000.0),
+                ],
+            ),
+        ];
+        for (id, values) in cases {
+            let mut facts = facts(&[values, &[(FactId::rate, 500.0)]].concat(), &[]);
+            facts.service = None;
+            let found: Vec<Finding> = ALL.iter().filter_map(|limit| (limit.check)(&facts)).collect();
+            assert!(found.iter().any(|one| one.id == id), "{id}");
+            let sure: Vec<_> = found.iter().filter(|one| one.confidence > 0.5).map(|one| &one.id).collect();
+            assert!(sure.is_empty(), "{id}: {sure:?}");
         }
     }
 

@@ -82,11 +82,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .value(FactId::retransmits)
         .filter(|_| again)
         .map_or(String::new(), |count| format!(" {} retransmits.", format_number(count)));
+    let server = match facts.service {
+        Some(_) => "while nothing on the server is at its limit",
+        None => "and whether the server is at a limit of its own was not observed",
+    };
     Some(Finding {
         id: LimitId::UpstreamBandwidth.into(),
         summary: format!(
-            "Network path to the clients saturated: together they receive a constant {}/s, while nothing on the server is \
-             at its limit.{round}{again}",
+            "Network path to the clients saturated: together they receive a constant {}/s, {server}.{round}{again}",
             format_bytes(bytes)
         ),
         confidence,
@@ -189,6 +192,8 @@ mod tests {
         }
         let mut outside = facts_of_several(FULL, &[]);
         outside.service = None;
-        assert_eq!(check(&outside).map(|finding| finding.confidence), Some(CONFIDENCE_UNSEEN));
+        let found = check(&outside).unwrap();
+        assert_eq!(found.confidence, CONFIDENCE_UNSEEN);
+        assert!(found.summary.contains("was not observed"), "{}", found.summary);
     }
 }
