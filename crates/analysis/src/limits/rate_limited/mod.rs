@@ -31,6 +31,7 @@
 //! `apache2ctl -M | grep -E 'ratelimit|qos|evasive|bw|limitipconn|security|reqtimeout'`; `grep -ri rate-limit /etc/apache2`;
 //! `nginx -T | grep limit_`.
 
+mod bandwidth;
 pub(crate) mod ceiling;
 pub(crate) mod delayed;
 pub(crate) mod finding;
