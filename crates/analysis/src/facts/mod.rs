@@ -244,8 +244,7 @@ pub fn with_metrics() -> impl Iterator<Item = (FactId, &'static str)> {
 /// Everything that the measurement says.
 pub fn facts(measurement: &Measurement, run: Option<&RunReport>) -> Result<Facts> {
     let series = SeriesSet::of(measurement);
-    let service = measurement.service.as_ref();
-    let topology = measurement.topology.as_ref();
+    let (service, topology) = (measurement.service.as_ref(), measurement.topology.as_ref());
     let mut builder =
         FactBuilder { series, service, topology, facts: BTreeMap::new(), each: BTreeMap::new() };
     builder.server_facts();
