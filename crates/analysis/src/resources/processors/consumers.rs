@@ -47,12 +47,6 @@ pub fn other_processes(facts: &Facts) -> Option<OtherProcesses> {
     };
     let ours = backend_cores(facts) + value(FactId::agent_cpu_cores) + generator;
     let everywhere = facts.value(FactId::foreign_cpu_cores)? - ours - value(FactId::kernel_threads_cpu_cores);
-    let usable = facts.value(FactId::usable_cores).zip(facts.value(FactId::usable_busy_fraction));
-    let here = usable.zip(facts.value(FactId::service_cpu_cores)).map(|((usable, busy), service)| {
-        let interrupts = value(FactId::cpu_softirq_fraction) * facts.value(FactId::cores).unwrap_or(usable);
-        usable * busy - service - ours - interrupts.min(usable)
-    });
-    let cores = here.map_or(everywhere, |here| here.min(everywhere)).max(0.0);
     let mut programs: Vec<(String, f64)> = facts
         .each(FactId::foreign_program_cpu_cores)
         .filter(|(_, cores)| *cores >= NAMED_CORES_MIN)
@@ -60,7 +54,20 @@ pub fn other_processes(facts: &Facts) -> Option<OtherProcesses> {
         .collect();
     programs.sort_by(|a, b| b.1.total_cmp(&a.1));
     let named: f64 = programs.iter().map(|(_, cores)| cores).sum();
+    let usable = facts.value(FactId::usable_cores).zip(facts.value(FactId::usable_busy_fraction));
+    let here = usable.zip(facts.value(FactId::service_cpu_cores)).map(|((usable, busy), service)| {
+        let interrupts = value(FactId::cpu_softirq_fraction) * facts.value(FactId::cores).unwrap_or(usable);
+        let left = usable * busy - service - ours - interrupts.min(usable);
+        left.max((named - busy_elsewhere(facts, usable * busy)).min(left + generator))
+    });
+    let cores = here.map_or(everywhere, |here| here.min(everywhere)).max(0.0);
     Some(OtherProcesses { cores, named_cores: named.min(cores), programs })
+}
+
+/// Busy cores that the service may not use: so much of what other programs take may lie there, and no more.
+fn busy_elsewhere(facts: &Facts, busy_here: f64) -> f64 {
+    let all = facts.value(FactId::cpu_busy_fraction).zip(facts.value(FactId::cores));
+    all.map_or(f64::INFINITY, |(busy, cores)| (busy * cores - busy_here).max(0.0))
 }
 
 /// Who uses the processors, in words: `in cores: apache 0.4, mariadb 1.3`.
@@ -153,6 +160,26 @@ mod tests {
         let others = other_processes(&seen).unwrap();
         assert!((others.cores - 0.75).abs() < 1e-9 && (others.named_cores - 0.6).abs() < 1e-9, "{others:?}");
         assert_eq!(users(&seen), "in cores: apache 0.2, mariadb 0.9, other programs (gzip) 0.75");
+        // With one core of two, the generator is mostly on the other one: so much of gzip's time can only be here.
+        let one_of_two = [
+            (FactId::service_cpu_cores, 0.45),
+            (FactId::cpu_busy_fraction, 0.6),
+            (FactId::generator_cpu_cores, 0.3),
+        ];
+        let mut pinned = facts(&one_of_two, &[]);
+        for (name, value) in [
+            (FactId::usable_busy_fraction, 1.0),
+            (FactId::usable_cores, 1.0),
+            (FactId::cores, 2.0),
+            (FactId::foreign_cpu_cores, 0.9),
+        ] {
+            set(&mut pinned, name, value);
+        }
+        assert!((other_processes(&pinned).unwrap().cores - 0.25).abs() < 1e-9);
+        of_pool(&mut pinned, "gzip", &[(FactId::foreign_program_cpu_cores, 0.6)]);
+        assert!((other_processes(&pinned).unwrap().cores - 0.4).abs() < 1e-9);
+        set(&mut pinned, FactId::cpu_busy_fraction, 0.9);
+        assert!((other_processes(&pinned).unwrap().cores - 0.25).abs() < 1e-9, "gzip may be elsewhere");
         // On cores of its own nobody else is.
         set(&mut seen, FactId::usable_cores, 1.0);
         set(&mut seen, FactId::service_cpu_cores, 0.97);
