@@ -61,9 +61,16 @@ fn are_workers_busy(facts: &Facts, clamp: &ClampedSetting) -> bool {
     let requests = keepalive_holds_workers::finding::requests_with_workers(facts);
     let outside = || {
         processes.is_some_and(|workers| workers >= clamp.in_force)
-            && requests.is_none_or(|requests| requests >= TAKEN_FRACTION_MIN * clamp.in_force)
+            && (is_full_by_log(facts)
+                || requests.is_none_or(|requests| requests >= TAKEN_FRACTION_MIN * clamp.in_force))
     };
     workers::limit_proof(facts).is_some() || (!clamp.is_observed && outside())
+}
+
+/// Whether the error log says that more workers are wanted than have a place.
+fn is_full_by_log(facts: &Facts) -> bool {
+    let all = [FactId::scoreboard_full_messages, FactId::scoreboard_full_messages_worker];
+    all.iter().any(|name| facts.value(*name).is_some_and(|messages| messages >= 1.0))
 }
 
 /// What holds them down.
@@ -243,6 +250,20 @@ mod tests {
                 1,
                 false,
                 None,
+            ),
+            (
+                "files only, and the log says that no place is left",
+                vec![
+                    (FactId::workers_limit, f64::NAN),
+                    (FactId::scoreboard_full_fraction, f64::NAN),
+                    (FactId::service_processes_mean, 2.0),
+                    (FactId::requests_in_workers_mean, 3.0),
+                    (FactId::scoreboard_full_messages_worker, 7.0),
+                ],
+                400,
+                1,
+                false,
+                Some(0.75),
             ),
         ] {
             let found = with(&changes, most, limit, pending).map(|finding| finding.confidence);
