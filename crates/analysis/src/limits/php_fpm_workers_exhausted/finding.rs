@@ -2,7 +2,7 @@
 
 use super::pool::FullPool;
 use crate::facts::{FactId, Facts, fact_ids};
-use crate::limits::LimitId;
+use crate::limits::{LimitId, slow_upstream};
 use crate::resources::concurrency::WAITING_CORES_MAX;
 use crate::resources::{concurrency, memory_evidence, php_functions};
 use crate::settings::backends;
@@ -52,6 +52,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         summary,
         confidence: pool.confidence.min(match at_once {
             Some(_) => CONFIDENCE_SERIALIZED,
+            None if slow_upstream::finding::check(facts).is_some() => CONFIDENCE_SERIALIZED,
             None if may_wait_unseen(facts, &pool) => CONFIDENCE_UNSEEN,
             None => 1.0,
         }),

@@ -22,6 +22,8 @@ const CONFIDENCE: f64 = 0.85;
 const CONFIDENCE_UNSURE: f64 = 0.75;
 const SEEN_FRACTION_MIN: f64 = 0.1;
 const SUSPECTED_US_MIN: f64 = 200_000.0;
+const SUSPECTED_OF_FULL_US_MIN: f64 = 1_000_000.0;
+const ALL_FRACTION_MIN: f64 = 0.8;
 const CONFIDENCE_SUSPECTED: f64 = 0.5;
 
 /// A server that requests wait for.
@@ -123,6 +125,16 @@ pub(crate) fn at_most_waiting(facts: &Facts, address: &str, seen: f64) -> f64 {
     seen + facts.value_of(FactId::upstream_unsure_mean, address).unwrap_or(0.0)
 }
 
+/// Whether what takes so long is suspected without load of our own. Where a pool is full in front of it, it may be that which is too
+/// small: then all of the pool must wait there, and for so long that hardly a page is meant to.
+fn is_suspected(facts: &Facts, upstream: &Upstream<'_>) -> bool {
+    let all_wait = upstream.is_seen
+        && upstream.waiting >= ALL_FRACTION_MIN * upstream.of
+        && upstream.time_us >= SUSPECTED_OF_FULL_US_MIN;
+    let is_queued = concurrency::requests_queued(facts) >= WAITING_MIN;
+    !facts.loaded && if is_queued { all_wait } else { upstream.time_us >= SUSPECTED_US_MIN }
+}
+
 /// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
 /// nobody knows that: then what takes longer than most pages do is suspected.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -135,12 +147,7 @@ fn of_another_machine(facts: &Facts) -> Option<Finding> {
     let alone_us = facts.value(FactId::response_time_alone_us);
     let is_slower = match alone_us {
         Some(alone_us) => upstream.time_us >= SLOWER_TIMES_MIN * alone_us + SLOWER_US_MIN,
-        // In front of it a pool is full: whether it is too small or this too slow, nobody knows.
-        None => {
-            !facts.loaded
-                && concurrency::requests_queued(facts) < WAITING_MIN
-                && upstream.time_us >= SUSPECTED_US_MIN
-        }
+        None => is_suspected(facts, &upstream),
     };
     if !is_slower
         || (upstream.is_guessed && !may_be_of_the_load(facts, upstream.address))
@@ -390,5 +397,32 @@ mod tests {
         assert_eq!(found(600_000.0, false), Some(CONFIDENCE_SUSPECTED));
         assert_eq!(found(50_000.0, false), None, "that is soon enough");
         assert_eq!(found(600_000.0, true), None, "a load tells what one alone takes");
+    }
+
+    #[test]
+    fn only_watched_a_full_pool_that_all_waits_there_for_seconds_is_suspected_too() {
+        let found = |waiting: f64, rate: f64, unsure: f64| {
+            let changes = [
+                (FactId::response_time_alone_us, f64::NAN),
+                (FactId::in_flight_mean, 117.0),
+                (FactId::accept_queue_mean, 91.0),
+                (FactId::rate, rate),
+            ];
+            let several =
+                [(FactId::upstream_waiting_mean, AT, waiting), (FactId::upstream_unsure_mean, AT, unsure)];
+            let mut facts = facts_of_several(&with_changes(&BASE, &changes), &several);
+            facts.loaded = false;
+            let links = vec![Link { by: AT.into(), ..Link::default() }];
+            facts.topology = Some(Topology { links, ..Topology::default() });
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!(found(26.0, 5.0, 0.0), Some(CONFIDENCE_SUSPECTED));
+        for (what, waiting, rate, unsure) in [
+            ("they may be too few for what takes 0.5 s", 26.0, 50.0, 0.0),
+            ("most of the pool does something else", 14.0, 5.0, 0.0),
+            ("kept connections", 2.0, 5.0, 24.0),
+        ] {
+            assert_eq!(found(waiting, rate, unsure), None, "{what}");
+        }
     }
 }

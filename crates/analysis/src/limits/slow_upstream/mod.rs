@@ -14,7 +14,8 @@
 //! memory of this machine are not what is short. A name server is another server, too: most requests that are worked on have a DNS
 //! lookup in flight (sockets of UDP towards port 53), no setting of Apache makes them, and they take 20 ms of each request, or less where
 //! requests take twice as long as alone. A server that takes as long for one as for many is no limit: then the workers that
-//! wait for it are (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is.
+//! wait for it are (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is. If the server is only observed, nobody knows what
+//! one takes: half sure from 200 ms on, and in front of full workers from a second on, if nearly all of them wait there.
 //!
 //! ## What to do
 //! Look at that server: observe it as well (`--server NAME=ssh://HOST`), and what limits it is found there. Until then: ask it less
