@@ -289,7 +289,8 @@ mod tests {
         assert_eq!(limit(&even), None);
         let mut lost = TimeHistogram::new();
         lost.record(1_040_000);
-        let signs: [(fn(&mut Interval, &TimeHistogram), bool); 4] = [
+        type Set = fn(&mut Interval, &TimeHistogram);
+        let signs: [(Set, bool); 4] = [
             (|interval, _| interval.errors.local_ports_exhausted = 1, true),
             (|interval, _| interval.errors.connect_timeout = 1, false),
             (|interval, _| interval.errors.unreachable = 1, false),
