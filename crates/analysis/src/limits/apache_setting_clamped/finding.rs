@@ -251,20 +251,6 @@ mod tests {
                 false,
                 None,
             ),
-            (
-                "files only, and the log says that no place is left",
-                vec![
-                    (FactId::workers_limit, f64::NAN),
-                    (FactId::scoreboard_full_fraction, f64::NAN),
-                    (FactId::service_processes_mean, 2.0),
-                    (FactId::requests_in_workers_mean, 3.0),
-                    (FactId::scoreboard_full_messages_worker, 7.0),
-                ],
-                400,
-                1,
-                false,
-                Some(0.75),
-            ),
         ] {
             let found = with(&changes, most, limit, pending).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");
@@ -273,7 +259,11 @@ mod tests {
 
     #[test]
     fn a_queue_has_those_that_gave_up_too() {
-        for (alone_us, found) in [(400_000.0, true), (100_000.0, false)] {
+        let none = f64::NAN;
+        // Those in workers are told by the time of one alone, or by the log.
+        for (alone_us, logged, found) in
+            [(400_000.0, none, true), (100_000.0, none, false), (100_000.0, 7.0, true)]
+        {
             let files_only = [
                 (FactId::workers_limit, f64::NAN),
                 (FactId::scoreboard_full_fraction, f64::NAN),
@@ -281,8 +271,9 @@ mod tests {
                 (FactId::requests_in_workers_mean, 3.0),
                 (FactId::ended_per_s, 60.0),
                 (FactId::response_time_alone_us, alone_us),
+                (FactId::scoreboard_full_messages_worker, logged),
             ];
-            assert_eq!(with(&files_only, 400, 1, false).is_some(), found, "{alone_us}");
+            assert_eq!(with(&files_only, 400, 1, false).is_some(), found, "{alone_us} {logged}");
         }
     }
 

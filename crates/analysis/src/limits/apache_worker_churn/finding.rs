@@ -184,17 +184,6 @@ mod tests {
                 2,
                 Some(0.95),
             ),
-            (
-                "most clients give up in the queue",
-                vec![
-                    (FactId::worker_processes_ended_per_s, 22.0),
-                    (FactId::worker_oldest_mean_s, 0.6),
-                    (FactId::forks_per_s, 9.0),
-                    (FactId::rate, 11.8),
-                ],
-                1,
-                Some(0.95),
-            ),
             ("for ever", vec![], 0, None),
             ("they only begin", vec![(FactId::worker_processes_ended_per_s, 0.0)], 3, None),
             ("others end, too, but not these", vec![(FactId::new_connections_per_s, 800.0)], 3, None),
@@ -225,6 +214,18 @@ mod tests {
             let found = with(&changes, connections).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");
         }
+    }
+
+    #[test]
+    fn connections_that_are_given_up_in_the_queue_end_no_process() {
+        let short = [
+            (FactId::worker_processes_ended_per_s, 22.0),
+            (FactId::worker_oldest_mean_s, 0.6),
+            (FactId::forks_per_s, 9.0),
+        ];
+        assert!(with(&short, 1).is_none());
+        let given_up = [&short[..], &[(FactId::rate, 11.8)]].concat();
+        assert_eq!(with(&given_up, 1).map(|finding| finding.confidence), Some(0.95));
     }
 
     #[test]
