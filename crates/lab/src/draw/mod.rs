@@ -13,7 +13,7 @@ mod server;
 mod shape;
 
 use decoys::DECOYS;
-use faults::{FAULTS, Fault};
+use faults::Fault;
 use random::Random;
 use render::Rendered;
 use server::{Arrival, Server};
@@ -95,7 +95,7 @@ impl Seed {
 
 /// Names of all faults, in the order of the table.
 pub fn fault_ids() -> impl Iterator<Item = &'static str> {
-    FAULTS.iter().map(|fault| fault.id)
+    faults::all().map(|fault| fault.id)
 }
 
 /// Whether a setting lifts a fault that may be changed without asking anybody.
@@ -190,10 +190,11 @@ fn state(seed: Seed, server: &Server, faults: &[&Fault], present: &[usize]) -> S
 
 /// Draws so many faults, and a server that can have all of them.
 fn choose(random: &mut Random, count: usize) -> (Server, Vec<&'static Fault>) {
+    let all: Vec<&Fault> = faults::all().collect();
     for _ in 0..FAULTS_MAX {
         let mut faults: Vec<&Fault> = vec![];
         while faults.len() < count {
-            let fault = &FAULTS[random.whole(0, FAULTS.len() as u64 - 1) as usize];
+            let fault = all[random.whole(0, all.len() as u64 - 1) as usize];
             if !faults.iter().any(|known| known.id == fault.id) {
                 faults.push(fault);
             }

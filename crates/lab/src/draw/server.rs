@@ -72,6 +72,8 @@ pub enum Extra {
     Rules,
     /// A file `.htaccess` of a few lines.
     Htaccess,
+    /// Files below a hundred folders.
+    Deep,
     /// Thousands of files beside the front page.
     Crowd,
     /// Redirects in the server's configuration.
@@ -210,6 +212,8 @@ pub struct Settings {
     pub overrides: bool,
     /// MultiViews.
     pub negotiates: bool,
+    /// Whether links are looked for on each path: no FollowSymLinks.
+    pub checks_links: bool,
     /// HostnameLookups.
     pub lookups: bool,
     /// LogLevel.

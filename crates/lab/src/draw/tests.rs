@@ -65,6 +65,23 @@ fn all_that_can_be_drawn_is_drawn() {
     assert!((90..160).contains(&with(0)) && (230..340).contains(&with(1)) && (50..130).contains(&with(2)));
 }
 
+/// What is there as found, and what mending brings, in the files and the description of some server with the fault.
+#[test]
+fn a_fault_is_there_as_found_and_mending_takes_it_away() {
+    let servers: Vec<_> = SEEDS.map(drawn).collect();
+    for (id, found, mended) in [
+        ("opcache-off", "opcache.enable = 0", "opcache.enable = 1"),
+        ("symlink-checks", "Options None\n", "Options FollowSymLinks"),
+    ] {
+        let of_fault = |server: &&DrawnServer| server.faults.iter().any(|fault| fault.id == id);
+        let is_shown = |server: &DrawnServer| {
+            let is_found = server.files.values().any(|text| text.contains(found));
+            is_found && server.files["scenario.toml"].contains(mended)
+        };
+        assert!(servers.iter().filter(of_fault).any(is_shown), "{id}");
+    }
+}
+
 #[test]
 fn each_web_server_has_its_status_page_in_each_way() {
     let servers: Vec<_> = SEEDS.map(drawn).collect();

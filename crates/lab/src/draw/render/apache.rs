@@ -104,7 +104,12 @@ fn vhost(server: &Server) -> String {
         "<VirtualHost *:{}>\n    ServerName {}.example\n    ServerAlias server\n    DocumentRoot {root}\n",
         server.names.port, server.names.site
     );
-    let options = if settings.negotiates { "FollowSymLinks MultiViews" } else { "FollowSymLinks" };
+    let options = match (settings.checks_links, settings.negotiates) {
+        (false, false) => "FollowSymLinks",
+        (false, true) => "FollowSymLinks MultiViews",
+        (true, false) => "None",
+        (true, true) => "MultiViews",
+    };
     let index = match (server.extras.contains(&Extra::Crowd), settings.negotiates) {
         (false, _) => "",
         (true, true) => "        DirectoryIndex index\n",

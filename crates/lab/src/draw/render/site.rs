@@ -8,6 +8,9 @@ use std::fmt::Write;
 const FILL: &str = include_str!("fill.pl");
 /// Folders of a deep tree.
 const DEEP: &str = "archive/2019/spring/north/letters/long";
+/// Folders that are named by the digits of a checksum.
+const DIGITS: &str = "7/f/3/a/";
+const DIGITS_COUNT: usize = 32;
 /// Files beside a front page.
 const CROWD: u32 = 9000;
 /// Rules in the main file of a deep tree.
@@ -19,7 +22,10 @@ pub const READY: &str = "/run/files-are-made";
 
 /// The files that are asked for, relative to the root.
 pub fn file_paths(server: &Server) -> Vec<String> {
-    let folder = if server.extras.contains(&Extra::Rules) { format!("{DEEP}/") } else { String::new() };
+    let mut folder = if server.extras.contains(&Extra::Rules) { format!("{DEEP}/") } else { String::new() };
+    if server.extras.contains(&Extra::Deep) {
+        folder.push_str(&DIGITS.repeat(DIGITS_COUNT));
+    }
     let name = |index: usize| format!("{folder}part{index}.{}", ENDINGS[index % ENDINGS.len()]);
     (0..server.files_bytes.len()).map(name).collect()
 }

@@ -1,6 +1,8 @@
 //! What can be wrong with a server: one row each, with what it applies to, how it is set, and which findings are right. It is
 //! removed by setting what was there before; whether it binds is measured.
 
+mod servers;
+
 use super::random::Random;
 use super::server::{Arrival, Extra, Front, LogTarget, Pages, Query, Server};
 
@@ -81,8 +83,12 @@ fn compiles_too_much(server: &Server) -> bool {
     server.is_php() && server.classes > 0 && server.is_overloaded_by(f64::from(server.classes) * COMPILE_MS)
 }
 
-/// All that is known.
-pub const FAULTS: &[Fault] = &[
+/// All that are known.
+pub fn all() -> impl Iterator<Item = &'static Fault> {
+    FAULTS.iter().chain(servers::FAULTS)
+}
+
+const FAULTS: &[Fault] = &[
     Fault {
         id: "apache-workers",
         findings: &["apache-workers-exhausted"],
