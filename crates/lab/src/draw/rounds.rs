@@ -303,6 +303,8 @@ fn programs(before: &[Program], after: &[Program]) -> impl Iterator<Item = Strin
 fn restarts(server: &Server, changed: &[&str]) -> Vec<String> {
     let is_changed = |beginning: &str| changed.iter().any(|path| path.starts_with(beginning));
     let is_page_changed = changed.iter().any(|path| path.ends_with(".php"));
+    // What a load before has started must not be there.
+    let is_sudden = server.extras.contains(&Extra::Sudden);
     let mut lines = vec![];
     if is_changed("/etc/mysql") {
         lines.push(
@@ -311,7 +313,7 @@ fn restarts(server: &Server, changed: &[&str]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if server.has_fpm() && (is_changed("/etc/php") || is_page_changed) {
+    if server.has_fpm() && (is_changed("/etc/php") || is_page_changed || is_sudden) {
         lines.push(
             "kill -TERM $(cat /run/php/php8.2-fpm.pid); while [ -e /run/php/php8.2-fpm.pid ]; do sleep 0.1; done; \
              php-fpm8.2 --daemonize --fpm-config /etc/php/8.2/fpm/php-fpm.conf"
@@ -320,7 +322,7 @@ fn restarts(server: &Server, changed: &[&str]) -> Vec<String> {
     }
     let is_inner =
         server.pages == super::server::Pages::ModPhp && (is_changed("/etc/php") || is_page_changed);
-    if server.is_apache() && (is_changed("/etc/apache2") || is_inner) {
+    if server.is_apache() && (is_changed("/etc/apache2") || is_inner || is_sudden) {
         lines.push(
             "apache2 -k stop; while [ -e /run/apache2/apache2.pid ]; do sleep 0.1; done; sleep 0.5; ulimit -n 8192; \
              apache2 -k start"

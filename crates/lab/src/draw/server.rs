@@ -78,6 +78,8 @@ pub enum Extra {
     Crowd,
     /// Redirects in the server's configuration.
     Redirects,
+    /// A load that is all there in its first second, which counts.
+    Sudden,
     /// A link whose rate is set.
     ShapedLink,
     /// Clients that keep the cookie of a session.
@@ -200,6 +202,8 @@ pub struct Settings {
     pub workers: u32,
     /// ThreadsPerChild.
     pub threads: u32,
+    /// StartServers, where it is not all of them; no more are kept in reserve than one.
+    pub few_workers: Option<u32>,
     /// AsyncRequestWorkerFactor, where it is said.
     pub async_factor: Option<u32>,
     /// ServerLimit, where it is not what the workers need.

@@ -22,7 +22,7 @@ pub struct Fault {
 
 /// Faults that a setting lifts which may be changed without asking anybody. The others are for a person: certificates, protections,
 /// rules and files of the site, programs, hardware.
-pub const OF_SETTINGS: [&str; 19] = [
+pub const OF_SETTINGS: [&str; 20] = [
     "apache-workers",
     "apache-clamped",
     "worker-churn",
@@ -34,6 +34,7 @@ pub const OF_SETTINGS: [&str; 19] = [
     "log-disk",
     "compression",
     "fpm-children",
+    "spawn-lag",
     "opcache-off",
     "opcache-full",
     "db-connections",
@@ -568,32 +569,6 @@ const FAULTS: &[Fault] = &[
             let held = server.demand() * (f64::from(server.page_mb) + PROCESS_MB);
             server.settings.memory_mb = (REST_MB + held * random.log(0.25, 0.6)) as u32;
             format!("{} MB of memory where pages hold {held:.0}", server.settings.memory_mb)
-        },
-    },
-    Fault {
-        id: "app-workers",
-        findings: &["app-workers-exhausted"],
-        applies: |server| waits(server) && server.pages == Pages::Proxy,
-        prepare: nothing,
-        set: |server, random| {
-            server.settings.app_workers = too_few(server, random);
-            format!(
-                "{} processes of the application for {:.0} under way",
-                server.settings.app_workers,
-                server.demand()
-            )
-        },
-    },
-    Fault {
-        id: "app-single",
-        findings: &["single-thread-saturated", "app-workers-exhausted"],
-        applies: |server| {
-            server.pages == Pages::Proxy && !server.pinned && server.is_full() && server.work_ms > 1.5
-        },
-        prepare: nothing,
-        set: |server, _| {
-            server.settings.app_workers = 1;
-            "one process of the application on several cores".into()
         },
     },
 ];

@@ -1,7 +1,10 @@
 //! Faults of web servers and of the processes that make their pages.
 
-use super::Fault;
-use crate::draw::server::{Extra, Pages};
+use super::{Fault, nothing, too_few, waits};
+use crate::draw::server::{Extra, Front, Pages};
+
+/// Requests under way from the first second on that make few processes worth being too few.
+const SUDDEN_MIN: f64 = 20.0;
 
 pub const FAULTS: &[Fault] = &[
     Fault {
@@ -16,6 +19,51 @@ pub const FAULTS: &[Fault] = &[
         set: |server, _| {
             server.settings.checks_links = true;
             "no FollowSymLinks, and files below 128 folders".into()
+        },
+    },
+    Fault {
+        id: "spawn-lag",
+        findings: &["apache-spawn-lag"],
+        // Prefork starts one in the first second, then two, four, eight.
+        applies: |server| {
+            waits(server)
+                && server.front == Front::Prefork
+                && server.holds_workers()
+                && server.demand() >= SUDDEN_MIN
+        },
+        prepare: |server| {
+            server.extras.insert(Extra::Sudden);
+        },
+        set: |server, random| {
+            let few = random.whole(1, 4) as u32;
+            server.settings.few_workers = Some(few);
+            format!("StartServers {few} and MinSpareServers 1 for {:.0} under way at once", server.demand())
+        },
+    },
+    Fault {
+        id: "app-workers",
+        findings: &["app-workers-exhausted"],
+        applies: |server| waits(server) && server.pages == Pages::Proxy,
+        prepare: nothing,
+        set: |server, random| {
+            server.settings.app_workers = too_few(server, random);
+            format!(
+                "{} processes of the application for {:.0} under way",
+                server.settings.app_workers,
+                server.demand()
+            )
+        },
+    },
+    Fault {
+        id: "app-single",
+        findings: &["single-thread-saturated", "app-workers-exhausted"],
+        applies: |server| {
+            server.pages == Pages::Proxy && !server.pinned && server.is_full() && server.work_ms > 1.5
+        },
+        prepare: nothing,
+        set: |server, _| {
+            server.settings.app_workers = 1;
+            "one process of the application on several cores".into()
         },
     },
 ];

@@ -61,10 +61,11 @@ fn processes(server: &Server) -> (&'static str, String) {
     let mut text = String::new();
     if server.front == Front::Prefork {
         let limit = settings.server_limit.unwrap_or_else(|| workers.max(256));
-        let start = workers.min(limit);
+        let start = settings.few_workers.unwrap_or(workers).min(workers).min(limit);
+        let spare = if settings.few_workers.is_some() { 1 } else { 5 };
         let _ = write!(
             text,
-            "ServerLimit {limit}\nStartServers {start}\nMinSpareServers 5\nMaxSpareServers {}\nMaxRequestWorkers {workers}\n",
+            "ServerLimit {limit}\nStartServers {start}\nMinSpareServers {spare}\nMaxSpareServers {}\nMaxRequestWorkers {workers}\n",
             start.max(10)
         );
     } else {

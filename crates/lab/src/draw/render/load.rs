@@ -36,5 +36,6 @@ pub fn flags(server: &Server) -> String {
         (server.extras.contains(&Extra::Cookie), " -H 'Cookie: PHPSESSID=4f1c09d2aa71'"),
     ];
     let more: String = more.into_iter().filter(|(is_so, _)| *is_so).map(|(_, flag)| flag).collect();
-    format!("{arrival}{more} --timeout 5s -d 6s --warmup 2s")
+    let warmup_s = if server.extras.contains(&Extra::Sudden) { 0 } else { 2 };
+    format!("{arrival}{more} --timeout 5s -d 6s --warmup {warmup_s}s")
 }
