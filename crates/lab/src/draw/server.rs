@@ -240,6 +240,8 @@ pub struct Settings {
     pub proxy_places: Option<u32>,
     /// pm.max_children.
     pub children: u32,
+    /// pm.start_servers, where not all of them are there from the start; as many are kept in reserve.
+    pub few_children: Option<u32>,
     /// opcache.enable.
     pub opcache: bool,
     /// opcache.memory_consumption, MB.

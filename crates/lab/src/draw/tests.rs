@@ -72,6 +72,7 @@ fn a_fault_is_there_as_found_and_mending_takes_it_away() {
     for (id, found, mended) in [
         ("opcache-off", "opcache.enable = 0", "opcache.enable = 1"),
         ("spawn-lag", "\nMinSpareServers 1\n", "MinSpareServers 5"),
+        ("fpm-spawn-lag", "\npm = dynamic\n", "pm = static"),
         ("symlink-checks", "Options None\n", "Options FollowSymLinks"),
     ] {
         let of_fault = |server: &&DrawnServer| server.faults.iter().any(|fault| fault.id == id);

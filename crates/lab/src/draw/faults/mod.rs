@@ -22,7 +22,7 @@ pub struct Fault {
 
 /// Faults that a setting lifts which may be changed without asking anybody. The others are for a person: certificates, protections,
 /// rules and files of the site, programs, hardware.
-pub const OF_SETTINGS: [&str; 20] = [
+pub const OF_SETTINGS: [&str; 21] = [
     "apache-workers",
     "apache-clamped",
     "worker-churn",
@@ -35,6 +35,7 @@ pub const OF_SETTINGS: [&str; 20] = [
     "compression",
     "fpm-children",
     "spawn-lag",
+    "fpm-spawn-lag",
     "opcache-off",
     "opcache-full",
     "db-connections",

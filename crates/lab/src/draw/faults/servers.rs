@@ -41,6 +41,20 @@ pub const FAULTS: &[Fault] = &[
         },
     },
     Fault {
+        id: "fpm-spawn-lag",
+        findings: &["php-fpm-spawn-lag"],
+        // PHP-FPM starts as many a second as it keeps in reserve.
+        applies: |server| waits(server) && server.has_fpm() && server.demand() >= SUDDEN_MIN / 2.0,
+        prepare: |server| {
+            server.extras.insert(Extra::Sudden);
+        },
+        set: |server, random| {
+            let few = random.whole(1, 2) as u32;
+            server.settings.few_children = Some(few);
+            format!("pm = dynamic, {few} at the start and in reserve, for {:.0} under way", server.demand())
+        },
+    },
+    Fault {
         id: "app-workers",
         findings: &["app-workers-exhausted"],
         applies: |server| waits(server) && server.pages == Pages::Proxy,

@@ -66,11 +66,18 @@ fn render_php(server: &Server, rendered: &mut Rendered) {
             Pages::FpmTcp => format!("127.0.0.1:{}", server.names.inner_port),
             _ => format!("{}\nlisten.owner = www-data\nlisten.group = www-data", inner_socket(server)),
         };
+        let few = settings.few_children.map(|few| few.min(settings.children));
+        let manager = few.map_or("pm = static".to_owned(), |few| {
+            let spare = (few + 1).min(settings.children);
+            format!(
+                "pm = dynamic\npm.start_servers = {few}\npm.min_spare_servers = {few}\npm.max_spare_servers = {spare}"
+            )
+        });
         let status = if server.status == Status::There { "pm.status_path = /fpm-status\n" } else { "" };
         rendered.file(
             "/etc/php/8.2/fpm/pool.d/www.conf",
             format!(
-                "[{site}]\nuser = www-data\ngroup = www-data\nlisten = {listen}\n\npm = static\npm.max_children = {}\n{status}",
+                "[{site}]\nuser = www-data\ngroup = www-data\nlisten = {listen}\n\n{manager}\npm.max_children = {}\n{status}",
                 settings.children
             ),
         );
