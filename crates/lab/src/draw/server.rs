@@ -90,6 +90,8 @@ pub enum Extra {
     LargeKey,
     /// A service on another host, which pages of PHP ask and wait for.
     Partner,
+    /// Boxes of a page, each with a connection to the database of its own.
+    Boxes,
     /// Rules of a packet filter.
     Firewall,
     /// A program whose memory is in swap, and that sleeps.
@@ -258,6 +260,8 @@ pub struct Settings {
     pub partner_workers: u32,
     /// max_connections.
     pub db_connections: u32,
+    /// thread_cache_size, where it is said.
+    pub thread_cache: Option<u32>,
     /// Whether the item's column has an index.
     pub index: bool,
     /// Whether the number is raised before the page waits.

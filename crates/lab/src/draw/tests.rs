@@ -73,6 +73,7 @@ fn a_fault_is_there_as_found_and_mending_takes_it_away() {
         ("opcache-off", "opcache.enable = 0", "opcache.enable = 1"),
         ("spawn-lag", "\nMinSpareServers 1\n", "MinSpareServers 5"),
         ("fpm-spawn-lag", "\npm = dynamic\n", "pm = static"),
+        ("db-threads", "thread_cache_size = 0\n", "innodb_flush_log_at_trx_commit = 2"),
         ("symlink-checks", "Options None\n", "Options FollowSymLinks"),
     ] {
         let of_fault = |server: &&DrawnServer| server.faults.iter().any(|fault| fault.id == id);

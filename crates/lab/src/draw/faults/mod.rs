@@ -1,10 +1,11 @@
 //! What can be wrong with a server: one row each, with what it applies to, how it is set, and which findings are right. It is
 //! removed by setting what was there before; whether it binds is measured.
 
+mod database;
 mod servers;
 
 use super::random::Random;
-use super::server::{Arrival, Extra, Front, LogTarget, Pages, Query, Server};
+use super::server::{Arrival, Extra, Front, LogTarget, Pages, Server};
 
 /// A fault.
 pub struct Fault {
@@ -22,7 +23,7 @@ pub struct Fault {
 
 /// Faults that a setting lifts which may be changed without asking anybody. The others are for a person: certificates, protections,
 /// rules and files of the site, programs, hardware.
-pub const OF_SETTINGS: [&str; 21] = [
+pub const OF_SETTINGS: [&str; 22] = [
     "apache-workers",
     "apache-clamped",
     "worker-churn",
@@ -39,6 +40,7 @@ pub const OF_SETTINGS: [&str; 21] = [
     "opcache-off",
     "opcache-full",
     "db-connections",
+    "db-threads",
     "nginx-connections",
     "nginx-files",
     "nginx-worker",
@@ -51,9 +53,8 @@ fn nothing(_: &mut Server) {}
 
 /// What a look-up of a name takes, seconds.
 const LOOK_UP_S: f64 = 0.5;
-/// What a class takes to be compiled, and a table to be read without an index, milliseconds.
+/// What a class takes to be compiled, milliseconds.
 const COMPILE_MS: f64 = 0.2;
-const SCAN_MS: f64 = 20.0;
 /// What a signature with a large key takes, milliseconds.
 const SIGN_MS: f64 = 3.0;
 /// Lines that the slow disk and the slow program take a second, and some more.
@@ -87,7 +88,7 @@ fn compiles_too_much(server: &Server) -> bool {
 
 /// All that are known.
 pub fn all() -> impl Iterator<Item = &'static Fault> {
-    FAULTS.iter().chain(servers::FAULTS)
+    FAULTS.iter().chain(servers::FAULTS).chain(database::FAULTS)
 }
 
 const FAULTS: &[Fault] = &[
@@ -404,39 +405,6 @@ const FAULTS: &[Fault] = &[
         set: |server, _| {
             server.settings.resolves = true;
             "each page asks for a name, which takes half a second".into()
-        },
-    },
-    Fault {
-        id: "db-connections",
-        findings: &["db-connections-exhausted"],
-        applies: |server| {
-            // The database takes ten in any case.
-            server.query == Some(Query::Item) && server.wait_ms > 0 && server.demand() >= 20.0
-        },
-        prepare: nothing,
-        set: |server, random| {
-            server.settings.db_connections = too_few(server, random).max(10);
-            format!("max_connections {} for {:.0} under way", server.settings.db_connections, server.demand())
-        },
-    },
-    Fault {
-        id: "db-no-index",
-        findings: &["db-slow-queries"],
-        applies: |server| server.query == Some(Query::Item) && server.is_overloaded_by(SCAN_MS),
-        prepare: nothing,
-        set: |server, _| {
-            server.settings.index = false;
-            "no index on the column that is asked for".into()
-        },
-    },
-    Fault {
-        id: "db-lock",
-        findings: &["db-lock-contention"],
-        applies: |server| waits(server) && server.query == Some(Query::Number),
-        prepare: nothing,
-        set: |server, _| {
-            server.settings.number_first = true;
-            format!("a row stays locked for {} ms", server.wait_ms)
         },
     },
     Fault {

@@ -9,10 +9,12 @@ const ROWS: u32 = 120_000;
 pub fn render(server: &Server, rendered: &mut Rendered) {
     let Some(query) = server.query else { return };
     let (site, settings) = (server.names.site, &server.settings);
+    let threads =
+        settings.thread_cache.map_or(String::new(), |threads| format!("thread_cache_size = {threads}\n"));
     rendered.file(
         format!("/etc/mysql/mariadb.conf.d/60-{site}.cnf"),
         format!(
-            "[mysqld]\nmax_connections = {}\ninnodb_flush_log_at_trx_commit = 2\n",
+            "[mysqld]\nmax_connections = {}\ninnodb_flush_log_at_trx_commit = 2\n{threads}",
             settings.db_connections
         ),
     );

@@ -11,6 +11,8 @@ const LUA_ROUNDS: f64 = 20_000.0;
 pub const PERL_ROUNDS: f64 = 12_000.0;
 /// What a program of CGI takes to be started, milliseconds.
 const CGI_START_MS: f64 = 5.0;
+/// Boxes of a page.
+const BOXES: u32 = 24;
 /// Length of a line of the page.
 const LINE_BYTES: u32 = 22;
 
@@ -140,7 +142,12 @@ fn page(server: &Server) -> String {
 /// What a page does with the database. Its connection is held while the page waits.
 fn database_lines(server: &Server, query: Query, wait: &str) -> String {
     let site = server.names.site;
-    let connect = format!("$db = new mysqli('localhost', '{site}', '{site}', '{site}');\n");
+    let mut connect = format!("$db = new mysqli('localhost', '{site}', '{site}', '{site}');\n");
+    if server.extras.contains(&Extra::Boxes) {
+        connect = format!(
+            "for ($box = 0; $box < {BOXES}; $box++) {{\n    {connect}    $db->close();\n}}\n{connect}"
+        );
+    }
     match query {
         Query::Item => format!(
             "{connect}$item = random_int(1, 1000);\n$row = $db->query(\"SELECT COUNT(*) AS notes, MAX(text) AS text FROM note WHERE item = \

@@ -1,0 +1,55 @@
+//! Faults of the database.
+
+use super::{Fault, nothing, too_few, waits};
+use crate::draw::server::{Extra, Query};
+
+/// What a table takes to be read without an index, milliseconds.
+const SCAN_MS: f64 = 20.0;
+
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        id: "db-connections",
+        findings: &["db-connections-exhausted"],
+        applies: |server| {
+            // The database takes ten in any case.
+            server.query == Some(Query::Item) && server.wait_ms > 0 && server.demand() >= 20.0
+        },
+        prepare: nothing,
+        set: |server, random| {
+            server.settings.db_connections = too_few(server, random).max(10);
+            format!("max_connections {} for {:.0} under way", server.settings.db_connections, server.demand())
+        },
+    },
+    Fault {
+        id: "db-no-index",
+        findings: &["db-slow-queries"],
+        applies: |server| server.query == Some(Query::Item) && server.is_overloaded_by(SCAN_MS),
+        prepare: nothing,
+        set: |server, _| {
+            server.settings.index = false;
+            "no index on the column that is asked for".into()
+        },
+    },
+    Fault {
+        id: "db-lock",
+        findings: &["db-lock-contention"],
+        applies: |server| waits(server) && server.query == Some(Query::Number),
+        prepare: nothing,
+        set: |server, _| {
+            server.settings.number_first = true;
+            format!("a row stays locked for {} ms", server.wait_ms)
+        },
+    },
+    Fault {
+        id: "db-threads",
+        findings: &["db-thread-churn"],
+        applies: |server| server.query == Some(Query::Item) && server.is_full() && server.work_ms < 4.0,
+        prepare: |server| {
+            server.extras.insert(Extra::Boxes);
+        },
+        set: |server, _| {
+            server.settings.thread_cache = Some(0);
+            "thread_cache_size 0, and a connection for each box of a page".into()
+        },
+    },
+];
