@@ -99,14 +99,9 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
             first.sysctl.iter().map(|(name, value)| ((*name).to_owned(), Value::Integer(*value as i64)));
         host.insert("sysctl".into(), sysctl.collect::<Table>().into());
     }
-    if server.extras.contains(&Extra::SlowDisk) {
-        let disk = table([
-            ("path", format!("/var/log/{}", server.names.site).into()),
-            ("size", "64M".into()),
-            ("sync", true.into()),
-            ("writes_per_s", 60.into()),
-        ]);
-        host.insert("disks".into(), Value::Array(vec![disk.into()]));
+    let disks = disks(server);
+    if !disks.is_empty() {
+        host.insert("disks".into(), Value::Array(disks));
     }
     let mut hosts = Table::new();
     if server.pinned {
@@ -121,6 +116,24 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
         hosts.insert("partner".into(), Table::new().into());
     }
     hosts
+}
+
+fn disks(server: &Server) -> Vec<Value> {
+    let mut disks = vec![];
+    if server.extras.contains(&Extra::SlowDisk) {
+        let disk = table([
+            ("path", format!("/var/log/{}", server.names.site).into()),
+            ("size", "64M".into()),
+            ("sync", true.into()),
+            ("writes_per_s", 60.into()),
+        ]);
+        disks.push(disk.into());
+    }
+    if server.extras.contains(&Extra::DataDisk) {
+        let size = ("size", "512M".into());
+        disks.push(table([("path", "/var/lib/mysql".into()), size, ("reads_per_s", 400.into())]).into());
+    }
+    disks
 }
 
 fn links(server: &Server, rendered: &Rendered) -> Vec<Value> {

@@ -66,6 +66,8 @@ pub enum Extra {
     Resolver,
     /// A small disk that is written synchronously.
     SlowDisk,
+    /// A slow disk with the database on it.
+    DataDisk,
     /// A program that could take lines of the log.
     Receiver,
     /// Files `.htaccess` with rules in a deep tree.
@@ -262,6 +264,8 @@ pub struct Settings {
     pub db_connections: u32,
     /// thread_cache_size, where it is said.
     pub thread_cache: Option<u32>,
+    /// innodb_buffer_pool_size, where it is said, MB.
+    pub buffer_pool_mb: Option<u32>,
     /// Whether the item's column has an index.
     pub index: bool,
     /// Whether the number is raised before the page waits.

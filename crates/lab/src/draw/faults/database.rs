@@ -52,4 +52,17 @@ pub const FAULTS: &[Fault] = &[
             "thread_cache_size 0, and a connection for each box of a page".into()
         },
     },
+    Fault {
+        id: "db-cache",
+        findings: &["db-cache-too-small"],
+        // Each request reads a hundred pages of a table that does not fit.
+        applies: |server| server.query == Some(Query::Item) && server.rate() > 15.0,
+        prepare: |server| {
+            server.extras.insert(Extra::DataDisk);
+        },
+        set: |server, _| {
+            server.settings.buffer_pool_mb = Some(8);
+            "innodb_buffer_pool_size 8M, and a disk of 400 reads a second".into()
+        },
+    },
 ];

@@ -23,7 +23,7 @@ pub struct Fault {
 
 /// Faults that a setting lifts which may be changed without asking anybody. The others are for a person: certificates, protections,
 /// rules and files of the site, programs, hardware.
-pub const OF_SETTINGS: [&str; 22] = [
+pub const OF_SETTINGS: [&str; 23] = [
     "apache-workers",
     "apache-clamped",
     "worker-churn",
@@ -41,6 +41,7 @@ pub const OF_SETTINGS: [&str; 22] = [
     "opcache-full",
     "db-connections",
     "db-threads",
+    "db-cache",
     "nginx-connections",
     "nginx-files",
     "nginx-worker",

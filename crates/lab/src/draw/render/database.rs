@@ -11,10 +11,12 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
     let (site, settings) = (server.names.site, &server.settings);
     let threads =
         settings.thread_cache.map_or(String::new(), |threads| format!("thread_cache_size = {threads}\n"));
+    let pool =
+        settings.buffer_pool_mb.map_or(String::new(), |mb| format!("innodb_buffer_pool_size = {mb}M\n"));
     rendered.file(
         format!("/etc/mysql/mariadb.conf.d/60-{site}.cnf"),
         format!(
-            "[mysqld]\nmax_connections = {}\ninnodb_flush_log_at_trx_commit = 2\n{threads}",
+            "[mysqld]\nmax_connections = {}\ninnodb_flush_log_at_trx_commit = 2\n{threads}{pool}",
             settings.db_connections
         ),
     );
