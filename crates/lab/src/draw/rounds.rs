@@ -2,7 +2,7 @@
 //! of its hosts.
 
 use super::render::{LIGHTTPD, LIGHTTPD_RESTART, PARTNER, PARTNER_PROGRAM, Program, Rendered};
-use super::server::{Extra, Front, Server};
+use super::server::{Extra, Front, Query, Server};
 use super::shape::{CPUS_FREE, MEMORY_FREE_MB};
 use super::{Seed, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,8 +130,12 @@ fn disks(server: &Server) -> Vec<Value> {
         disks.push(disk.into());
     }
     if server.extras.contains(&Extra::DataDisk) {
-        let size = ("size", "512M".into());
-        disks.push(table([("path", "/var/lib/mysql".into()), size, ("reads_per_s", 400.into())]).into());
+        // What pages of each kind do there.
+        let rate = match server.query {
+            Some(Query::Number) => ("writes_per_s", 60.into()),
+            _ => ("reads_per_s", 400.into()),
+        };
+        disks.push(table([("path", "/var/lib/mysql".into()), ("size", "512M".into()), rate]).into());
     }
     disks
 }

@@ -264,6 +264,8 @@ pub struct Settings {
     pub db_connections: u32,
     /// thread_cache_size, where it is said.
     pub thread_cache: Option<u32>,
+    /// Whether a commit waits for the disk.
+    pub flushes_commits: bool,
     /// innodb_buffer_pool_size, where it is said, MB.
     pub buffer_pool_mb: Option<u32>,
     /// Whether the item's column has an index.

@@ -75,6 +75,7 @@ fn a_fault_is_there_as_found_and_mending_takes_it_away() {
         ("fpm-spawn-lag", "\npm = dynamic\n", "pm = static"),
         ("db-threads", "thread_cache_size = 0\n", "innodb_flush_log_at_trx_commit = 2"),
         ("db-cache", "innodb_buffer_pool_size = 8M\n", "innodb_flush_log_at_trx_commit = 2"),
+        ("db-commit", "innodb_flush_log_at_trx_commit = 1;", "innodb_flush_log_at_trx_commit = 2;"),
         ("symlink-checks", "Options None\n", "Options FollowSymLinks"),
     ] {
         let of_fault = |server: &&DrawnServer| server.faults.iter().any(|fault| fault.id == id);

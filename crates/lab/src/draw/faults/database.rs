@@ -5,6 +5,8 @@ use crate::draw::server::{Extra, Query};
 
 /// What a table takes to be read without an index, milliseconds.
 const SCAN_MS: f64 = 20.0;
+/// Where a page waits longer for something else, a commit is hardly felt.
+const COMMIT_WAIT_MS_MAX: u32 = 80;
 
 pub const FAULTS: &[Fault] = &[
     Fault {
@@ -63,6 +65,19 @@ pub const FAULTS: &[Fault] = &[
         set: |server, _| {
             server.settings.buffer_pool_mb = Some(8);
             "innodb_buffer_pool_size 8M, and a disk of 400 reads a second".into()
+        },
+    },
+    Fault {
+        id: "db-commit",
+        findings: &["disk-commit-bound"],
+        // A commit waits for a write or two of a sixtieth of a second each.
+        applies: |server| server.query == Some(Query::Number) && server.wait_ms <= COMMIT_WAIT_MS_MAX,
+        prepare: |server| {
+            server.extras.insert(Extra::DataDisk);
+        },
+        set: |server, _| {
+            server.settings.flushes_commits = true;
+            "innodb_flush_log_at_trx_commit 1 on a disk of 60 writes a second".into()
         },
     },
 ];

@@ -1,7 +1,7 @@
 //! The database: its settings and what it is filled with.
 
 use super::Rendered;
-use crate::draw::server::{Query, Server};
+use crate::draw::server::{Extra, Query, Server};
 
 /// Rows of the table of notes; without an index a page reads all of them.
 const ROWS: u32 = 120_000;
@@ -13,10 +13,12 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
         settings.thread_cache.map_or(String::new(), |threads| format!("thread_cache_size = {threads}\n"));
     let pool =
         settings.buffer_pool_mb.map_or(String::new(), |mb| format!("innodb_buffer_pool_size = {mb}M\n"));
+    let has_disk = server.extras.contains(&Extra::DataDisk);
+    let log = if has_disk { "innodb_log_file_size = 16M\n" } else { "" };
     rendered.file(
         format!("/etc/mysql/mariadb.conf.d/60-{site}.cnf"),
         format!(
-            "[mysqld]\nmax_connections = {}\ninnodb_flush_log_at_trx_commit = 2\n{threads}{pool}",
+            "[mysqld]\nmax_connections = {}\ninnodb_flush_log_at_trx_commit = 2\n{log}{threads}{pool}",
             settings.db_connections
         ),
     );
@@ -27,14 +29,25 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
         ),
         Query::Number => "CREATE TABLE number (id INT PRIMARY KEY, last INT NOT NULL);\nINSERT INTO number VALUES (1, 0);\n".into(),
     };
-    let state = (query == Query::Item).then_some(match settings.index {
-        true => "CREATE INDEX IF NOT EXISTS item ON note (item)",
-        false => "DROP INDEX IF EXISTS item ON note",
-    });
+    let state = match query {
+        Query::Item if settings.index => Some("CREATE INDEX IF NOT EXISTS item ON note (item)"),
+        Query::Item => Some("DROP INDEX IF EXISTS item ON note"),
+        Query::Number if has_disk => Some(commits(server)),
+        Query::Number => None,
+    };
     rendered.sql_state = state.map(|state| format!("USE {site}; {state};"));
     rendered.sql = Some(format!(
         "CREATE DATABASE {site};\nUSE {site};\n{tables}{}\nCREATE USER {site}@localhost IDENTIFIED BY '{site}';\n\
          GRANT SELECT, INSERT, UPDATE ON {site}.* TO {site}@localhost;\n",
         state.map_or(String::new(), |state| format!("{state};"))
     ));
+}
+
+/// What a commit waits for. Without buffering the log would be written at once in any case (manual of MariaDB,
+/// innodb_log_file_buffering).
+fn commits(server: &Server) -> &'static str {
+    match server.settings.flushes_commits {
+        true => "SET GLOBAL innodb_flush_log_at_trx_commit = 1; SET GLOBAL innodb_log_file_buffering = OFF",
+        false => "SET GLOBAL innodb_log_file_buffering = ON; SET GLOBAL innodb_flush_log_at_trx_commit = 2",
+    }
 }
