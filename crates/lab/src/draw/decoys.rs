@@ -19,7 +19,7 @@ pub struct Decoy {
 pub const DECOYS: &[Decoy] = &[
     Decoy {
         words: "tcp_max_tw_buckets 64: connections in TIME_WAIT are forgotten early",
-        applies: |server| !server.kept,
+        applies: |server| !server.kept && !server.extras.contains(&Extra::LocalPorts),
         set: |server| {
             server.settings.sysctl.insert("net.ipv4.tcp_max_tw_buckets", 64);
         },

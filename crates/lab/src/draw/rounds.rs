@@ -95,8 +95,7 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
         host.insert("nft".into(), RULES.into());
     }
     if !first.sysctl.is_empty() {
-        let sysctl =
-            first.sysctl.iter().map(|(name, value)| ((*name).to_owned(), Value::Integer(*value as i64)));
+        let sysctl = first.sysctl.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into()));
         host.insert("sysctl".into(), sysctl.collect::<Table>().into());
     }
     let disks = disks(server);
@@ -291,7 +290,7 @@ fn transition(server: &Server, before: &Rendered, after: &Rendered) -> Vec<Strin
         changed.push(path);
     }
     for (name, value) in after.sysctl.iter().filter(|(name, value)| before.sysctl.get(*name) != Some(value)) {
-        lines.push(format!("sysctl -qw {name}={value}"));
+        lines.push(format!("sysctl -qw {name}='{value}'"));
     }
     if let Some(rules) = after.firewall.as_ref().filter(|rules| before.firewall.as_ref() != Some(rules)) {
         lines.push(format!("nft -f - <<'END'\n{rules}END"));

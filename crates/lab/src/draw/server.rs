@@ -90,6 +90,8 @@ pub enum Extra {
     Compressing,
     /// A key that takes long to be made.
     LargeKey,
+    /// A range of local ports, and an application that leaves it to its clients to close.
+    LocalPorts,
     /// A service on another host, which pages of PHP ask and wait for.
     Partner,
     /// Boxes of a page, each with a connection to the database of its own.
@@ -198,6 +200,8 @@ pub struct Settings {
     pub backlog: Option<u32>,
     /// Kernel settings of the host.
     pub sysctl: BTreeMap<&'static str, u64>,
+    /// How many local ports there are, where it is not the usual range.
+    pub local_ports: Option<u32>,
     /// Bits of an RSA key; 0 is a key on an elliptic curve.
     pub rsa_bits: u32,
     /// Whether clients may resume their TLS sessions.

@@ -2,6 +2,7 @@
 //! removed by setting what was there before; whether it binds is measured.
 
 mod database;
+mod network;
 mod servers;
 
 use super::random::Random;
@@ -89,7 +90,7 @@ fn compiles_too_much(server: &Server) -> bool {
 
 /// All that are known.
 pub fn all() -> impl Iterator<Item = &'static Fault> {
-    FAULTS.iter().chain(servers::FAULTS).chain(database::FAULTS)
+    FAULTS.iter().chain(servers::FAULTS).chain(database::FAULTS).chain(network::FAULTS)
 }
 
 const FAULTS: &[Fault] = &[

@@ -209,7 +209,9 @@ fn handler(server: &Server) -> String {
         Pages::Proxy => {
             let places =
                 server.settings.proxy_places.map_or(String::new(), |places| format!(" max={places}"));
-            format!("    ProxyPass /{page} http://127.0.0.1:{port}/{page}{places}\n")
+            // Else the first failure would close it for a minute.
+            let retry = if server.extras.contains(&Extra::LocalPorts) { " retry=0" } else { "" };
+            format!("    ProxyPass /{page} http://127.0.0.1:{port}/{page}{places}{retry}\n")
         }
     }
 }

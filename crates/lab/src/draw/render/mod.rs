@@ -47,7 +47,7 @@ pub struct Rendered {
     /// A statement that makes the database as it is in this state, however it was.
     pub sql_state: Option<String>,
     /// The same of kernel settings.
-    pub sysctl: BTreeMap<&'static str, u64>,
+    pub sysctl: BTreeMap<&'static str, String>,
     /// Processors' time.
     pub cpus: f64,
     /// Memory, MB.
@@ -59,7 +59,7 @@ pub struct Rendered {
 /// Renders a state of a server.
 pub fn render(server: &Server) -> Rendered {
     let mut rendered = Rendered {
-        sysctl: server.settings.sysctl.clone(),
+        sysctl: sysctl(server),
         cpus: server.settings.cpus,
         memory_mb: server.settings.memory_mb,
         firewall: server.extras.contains(&Extra::Firewall).then(|| firewall(server)),
@@ -76,6 +76,19 @@ pub fn render(server: &Server) -> Rendered {
     database::render(server, &mut rendered);
     programs::render(server, &mut rendered);
     rendered
+}
+
+fn sysctl(server: &Server) -> BTreeMap<&'static str, String> {
+    let mut all: BTreeMap<&'static str, String> =
+        server.settings.sysctl.iter().map(|(name, value)| (*name, value.to_string())).collect();
+    if server.extras.contains(&Extra::LocalPorts) {
+        let ports = server.settings.local_ports;
+        let range = ports.map_or("32768 60999".into(), |ports| format!("40000 {}", 40_000 + ports - 1));
+        all.insert("net.ipv4.ip_local_port_range", range);
+        // On one machine a port would else be given anew after a second.
+        all.insert("net.ipv4.tcp_tw_reuse", "0".into());
+    }
+    all
 }
 
 /// What stands behind, as the front names it.

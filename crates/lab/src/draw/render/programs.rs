@@ -25,13 +25,14 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
         rendered.programs.push(Program {
             name: format!("{}-app", names.site),
             command: format!(
-                "exec perl {path} 127.0.0.1:{} {} {} {} {} '{}'",
+                "exec perl {path} 127.0.0.1:{} {} {} {} {} '{}' {}",
                 names.inner_port,
                 server.settings.app_workers,
                 server.wait_ms,
                 rounds(server.work_ms - 0.3, PERL_ROUNDS),
                 server.answer_bytes,
-                elements(server)
+                elements(server),
+                if server.extras.contains(&Extra::LocalPorts) { 5 } else { 0 }
             ),
             ready: names.inner_port.to_string(),
         });

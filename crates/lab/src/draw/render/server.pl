@@ -1,9 +1,10 @@
-# An application server: some processes, each with one request at a time. ADDRESS:PORT PROCESSES WAIT_MS ROUNDS BYTES ELEMENTS.
+# An application server: some processes, each with one request at a time. ADDRESS:PORT PROCESSES WAIT_MS ROUNDS BYTES ELEMENTS,
+# and for how long it works on when the answer is out: LATER_MS.
 use strict;
 use warnings;
 use IO::Socket::INET;
 
-my ($address, $processes, $wait_ms, $rounds, $bytes, $elements) = @ARGV;
+my ($address, $processes, $wait_ms, $rounds, $bytes, $elements, $later_ms) = @ARGV;
 my $listener = IO::Socket::INET->new(LocalAddr => $address, Listen => 511, ReuseAddr => 1)
     or die "$address: $@\n";
 $SIG{PIPE} = 'IGNORE';
@@ -21,5 +22,6 @@ while (1) {
     $x = ($x * 31 + $_) % 65521 for 1 .. $rounds;
     select(undef, undef, undef, $wait_ms / 1000) if $wait_ms;
     print $client $answer;
+    select(undef, undef, undef, $later_ms / 1000) if $later_ms;
     close $client;
 }
