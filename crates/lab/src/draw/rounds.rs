@@ -59,8 +59,9 @@ pub fn files(
         ("hosts", hosts(server, first).into()),
         ("services", Value::Array(services(server, first))),
     ]);
-    if server.extras.contains(&Extra::Swapped) {
-        description.insert("machine".into(), table([("swap", SWAP.into())]).into());
+    let machine = machine(server, first);
+    if !machine.is_empty() {
+        description.insert("machine".into(), machine.into());
     }
     let links = links(server, first);
     if !links.is_empty() {
@@ -80,6 +81,22 @@ fn strings(of: &[String]) -> Value {
     Value::Array(of.iter().map(|text| text.as_str().into()).collect())
 }
 
+fn machine(server: &Server, first: &Rendered) -> Table {
+    let mut machine = Table::new();
+    if server.extras.contains(&Extra::Swapped) {
+        machine.insert("swap".into(), SWAP.into());
+    }
+    if let Some(tracked) = first.tracked {
+        // Entries whose time is over are found by chance where the hash is much larger than the table.
+        let sysctl = table([
+            ("net.netfilter.nf_conntrack_max", tracked.into()),
+            ("net.netfilter.nf_conntrack_buckets", 16_384.into()),
+        ]);
+        machine.insert("sysctl".into(), sysctl.into());
+    }
+    machine
+}
+
 fn hosts(server: &Server, first: &Rendered) -> Table {
     let mut host = Table::new();
     if first.cpus < CPUS_FREE {
@@ -93,6 +110,9 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
     }
     if first.firewall.is_some() {
         host.insert("nft".into(), RULES.into());
+    }
+    if first.tracked.is_some() {
+        host.insert("firewall".into(), true.into());
     }
     if !first.sysctl.is_empty() {
         let sysctl = first.sysctl.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into()));
@@ -247,27 +267,35 @@ fn round(server: &Server, states: &[State], index: usize) -> Table {
     };
     round.insert(proof.0.into(), Value::Array(vec![proof.1.into()]));
     if let Some(before) = index.checked_sub(1).and_then(|before| states.get(before)) {
-        let (before, after) = (&before.rendered, &here.rendered);
-        round.insert("by_hand".into(), strings(&transition(server, before, after)));
-        let partner: Vec<String> = programs(before.partner.as_slice(), after.partner.as_slice()).collect();
-        if !partner.is_empty() {
-            round.insert("by_hand_on".into(), table([("partner", strings(&partner))]).into());
-        }
-        let mut limits = Table::new();
-        if before.cpus.to_bits() != after.cpus.to_bits() {
-            limits.insert("cpus".into(), after.cpus.into());
-        }
-        if before.memory_mb != after.memory_mb {
-            limits.insert("memory".into(), format!("{}M", after.memory_mb).into());
-        }
-        if !limits.is_empty() {
-            round.insert("hosts".into(), table([("server", limits.into())]).into());
-        }
-        if before.mbit != after.mbit {
-            round.insert("links".into(), Value::Array(vec![front_link(after.mbit)]));
-        }
+        changes(server, &before.rendered, &here.rendered, &mut round);
     }
     round
+}
+
+/// How a round comes of the one before.
+fn changes(server: &Server, before: &Rendered, after: &Rendered, round: &mut Table) {
+    round.insert("by_hand".into(), strings(&transition(server, before, after)));
+    let partner: Vec<String> = programs(before.partner.as_slice(), after.partner.as_slice()).collect();
+    if !partner.is_empty() {
+        round.insert("by_hand_on".into(), table([("partner", strings(&partner))]).into());
+    }
+    let mut limits = Table::new();
+    if before.cpus.to_bits() != after.cpus.to_bits() {
+        limits.insert("cpus".into(), after.cpus.into());
+    }
+    if before.memory_mb != after.memory_mb {
+        limits.insert("memory".into(), format!("{}M", after.memory_mb).into());
+    }
+    if !limits.is_empty() {
+        round.insert("hosts".into(), table([("server", limits.into())]).into());
+    }
+    if before.mbit != after.mbit {
+        round.insert("links".into(), Value::Array(vec![front_link(after.mbit)]));
+    }
+    if let Some(tracked) = after.tracked.filter(|tracked| before.tracked != Some(*tracked)) {
+        let sysctl = table([("net.netfilter.nf_conntrack_max", tracked.into())]);
+        round.insert("machine".into(), table([("sysctl", sysctl.into())]).into());
+    }
 }
 
 /// The best of a fault's findings that this version knows.

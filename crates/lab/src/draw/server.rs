@@ -96,6 +96,8 @@ pub enum Extra {
     Partner,
     /// Boxes of a page, each with a connection to the database of its own.
     Boxes,
+    /// A packet filter that remembers connections.
+    Tracking,
     /// Rules of a packet filter.
     Firewall,
     /// A program whose memory is in swap, and that sleeps.
@@ -200,6 +202,8 @@ pub struct Settings {
     pub backlog: Option<u32>,
     /// Kernel settings of the host.
     pub sysctl: BTreeMap<&'static str, u64>,
+    /// nf_conntrack_max, which the whole machine has.
+    pub tracked: u32,
     /// How many local ports there are, where it is not the usual range.
     pub local_ports: Option<u32>,
     /// Bits of an RSA key; 0 is a key on an elliptic curve.

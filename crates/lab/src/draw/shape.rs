@@ -20,6 +20,8 @@ const PAGE_USERS_MAX: u32 = 60;
 pub const MBIT_FREE: u32 = 4000;
 /// Memory that no server here uses up, MB.
 pub const MEMORY_FREE_MB: u32 = 8192;
+/// A table of connections that nothing fills.
+const TRACKED_FREE: u32 = 65_536;
 /// A quota that no machine of ours uses up.
 pub const CPUS_FREE: f64 = 16.0;
 
@@ -123,6 +125,7 @@ fn settings(random: &mut Random) -> Settings {
         cpus: CPUS_FREE,
         mbit: MBIT_FREE,
         memory_mb: MEMORY_FREE_MB,
+        tracked: TRACKED_FREE,
         rsa_bits: random.one(&[0, 0, 2048]),
         resumes: true,
         threads: random.one(&[16, 25, 32]),

@@ -5,22 +5,46 @@ use crate::draw::server::{Extra, Front, Pages};
 
 /// How long a load lasts with its warm-up, seconds.
 const LOAD_S: f64 = 8.0;
+/// How long a connection that was closed stays in the table of the packet filter, seconds.
+const TRACKED_S: f64 = 3.0;
+/// The smallest table, which the machine itself has as well, and the highest rate that a guess is believed.
+const TRACKED_MIN: f64 = 500.0;
+const TRACKED_RATE_MAX: f64 = 2000.0;
 
-pub const FAULTS: &[Fault] = &[Fault {
-    id: "local-ports",
-    findings: &["ephemeral-ports-exhausted"],
-    // With more the usual range would not suffice for all loads of a run: a port comes back after a minute.
-    applies: |server| {
-        server.pages == Pages::Proxy
-            && server.front != Front::Lighttpd
-            && (20.0..400.0).contains(&server.rate())
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        id: "local-ports",
+        findings: &["ephemeral-ports-exhausted"],
+        // With more the usual range would not suffice for all loads of a run: a port comes back after a minute.
+        applies: |server| {
+            server.pages == Pages::Proxy
+                && server.front != Front::Lighttpd
+                && (20.0..400.0).contains(&server.rate())
+        },
+        prepare: |server| {
+            server.extras.insert(Extra::LocalPorts);
+        },
+        set: |server, random| {
+            let ports = (server.rate() * LOAD_S * random.log(0.1, 0.4)).max(40.0) as u32;
+            server.settings.local_ports = Some(ports);
+            format!("{ports} local ports for {:.0} connections a second", server.rate())
+        },
     },
-    prepare: |server| {
-        server.extras.insert(Extra::LocalPorts);
+    Fault {
+        id: "conntrack",
+        findings: &["conntrack-full"],
+        applies: |server| !server.kept && server.rate() > 2.0 * TRACKED_MIN / TRACKED_S,
+        prepare: |server| {
+            server.extras.insert(Extra::Tracking);
+        },
+        set: |server, random| {
+            let lived = server.rate().min(TRACKED_RATE_MAX) * TRACKED_S;
+            server.settings.tracked = (lived * random.log(0.15, 0.5)).max(TRACKED_MIN) as u32;
+            format!(
+                "a table of {} connections that stay there for 3 s, {:.0} a second",
+                server.settings.tracked,
+                server.rate()
+            )
+        },
     },
-    set: |server, random| {
-        let ports = (server.rate() * LOAD_S * random.log(0.1, 0.4)).max(40.0) as u32;
-        server.settings.local_ports = Some(ports);
-        format!("{ports} local ports for {:.0} connections a second", server.rate())
-    },
-}];
+];

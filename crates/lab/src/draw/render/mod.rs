@@ -52,6 +52,8 @@ pub struct Rendered {
     pub cpus: f64,
     /// Memory, MB.
     pub memory_mb: u32,
+    /// nf_conntrack_max, where connections are tracked.
+    pub tracked: Option<u32>,
     /// Rate of the link, where it is set.
     pub mbit: Option<u32>,
 }
@@ -63,6 +65,7 @@ pub fn render(server: &Server) -> Rendered {
         cpus: server.settings.cpus,
         memory_mb: server.settings.memory_mb,
         firewall: server.extras.contains(&Extra::Firewall).then(|| firewall(server)),
+        tracked: server.extras.contains(&Extra::Tracking).then_some(server.settings.tracked),
         mbit: server.extras.contains(&Extra::ShapedLink).then_some(server.settings.mbit),
         ..Rendered::default()
     };
@@ -87,6 +90,10 @@ fn sysctl(server: &Server) -> BTreeMap<&'static str, String> {
         all.insert("net.ipv4.ip_local_port_range", range);
         // On one machine a port would else be given anew after a second.
         all.insert("net.ipv4.tcp_tw_reuse", "0".into());
+    }
+    if server.extras.contains(&Extra::Tracking) {
+        // For two minutes nobody waits.
+        all.insert("net.netfilter.nf_conntrack_tcp_timeout_time_wait", "3".into());
     }
     all
 }
