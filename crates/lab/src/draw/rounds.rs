@@ -131,6 +131,9 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
     if server.extras.contains(&Extra::Resolver) {
         hosts.insert("resolver".into(), Table::new().into());
     }
+    if first.upstream_mbit.is_some() {
+        hosts.insert("router".into(), Table::new().into());
+    }
     if first.partner.is_some() {
         hosts.insert("partner".into(), Table::new().into());
     }
@@ -166,16 +169,30 @@ fn links(server: &Server, rendered: &Rendered) -> Vec<Value> {
         rendered.partner.is_some().then_some("partner"),
     ];
     let others: Vec<&str> = others.into_iter().flatten().collect();
-    if others.is_empty() && rendered.mbit.is_none() {
+    let mut all = front_links(rendered);
+    if others.is_empty() && all.len() == 1 && rendered.mbit.is_none() {
         return vec![];
     }
-    let link = |host: &str| table([("ends", Value::Array(vec!["server".into(), host.into()]))]).into();
-    std::iter::once(front_link(rendered.mbit)).chain(others.into_iter().map(link)).collect()
+    // The others are numbered from one on, whether there is a router or not.
+    let behind_router = all.split_off(1);
+    all.extend(others.into_iter().map(|host| link(["server", host], None)));
+    all.extend(behind_router);
+    all
 }
 
-fn front_link(mbit: Option<u32>) -> Value {
-    let mut link = table([("ends", Value::Array(vec!["client".into(), "server".into()]))]);
-    if let Some(mbit) = mbit {
+/// The links between the clients and the server.
+fn front_links(rendered: &Rendered) -> Vec<Value> {
+    match rendered.upstream_mbit {
+        None => vec![link(["client", "server"], rendered.mbit)],
+        upstream => {
+            vec![link(["client", "router"], upstream), link(["router", "server"], rendered.mbit)]
+        }
+    }
+}
+
+fn link(ends: [&str; 2], rate_back_mbit: Option<u32>) -> Value {
+    let mut link = table([("ends", Value::Array(ends.map(Value::from).into()))]);
+    if let Some(mbit) = rate_back_mbit {
         link.insert("rate_back".into(), format!("{mbit}mbit").into());
     }
     link.into()
@@ -289,8 +306,8 @@ fn changes(server: &Server, before: &Rendered, after: &Rendered, round: &mut Tab
     if !limits.is_empty() {
         round.insert("hosts".into(), table([("server", limits.into())]).into());
     }
-    if before.mbit != after.mbit {
-        round.insert("links".into(), Value::Array(vec![front_link(after.mbit)]));
+    if (before.mbit, before.upstream_mbit) != (after.mbit, after.upstream_mbit) {
+        round.insert("links".into(), Value::Array(front_links(after)));
     }
     if let Some(tracked) = after.tracked.filter(|tracked| before.tracked != Some(*tracked)) {
         let sysctl = table([("net.netfilter.nf_conntrack_max", tracked.into())]);

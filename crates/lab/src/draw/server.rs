@@ -84,6 +84,8 @@ pub enum Extra {
     Sudden,
     /// A link whose rate is set.
     ShapedLink,
+    /// A router between the clients and the server, whose line to the clients has a rate.
+    Router,
     /// Clients that keep the cookie of a session.
     Cookie,
     /// Clients that take compressed responses.
@@ -194,6 +196,8 @@ pub struct Settings {
     pub cpus: f64,
     /// Rate of the link towards the clients, Mbit/s.
     pub mbit: u32,
+    /// Rate of the router's line towards the clients, Mbit/s.
+    pub upstream_mbit: u32,
     /// Memory of the host, MB.
     pub memory_mb: u32,
     /// One in so many packets that begin a connection is dropped.

@@ -124,6 +124,7 @@ fn settings(random: &mut Random) -> Settings {
     Settings {
         cpus: CPUS_FREE,
         mbit: MBIT_FREE,
+        upstream_mbit: MBIT_FREE,
         memory_mb: MEMORY_FREE_MB,
         tracked: TRACKED_FREE,
         rsa_bits: random.one(&[0, 0, 2048]),

@@ -78,6 +78,7 @@ fn a_fault_is_there_as_found_and_mending_takes_it_away() {
         ("db-commit", "innodb_flush_log_at_trx_commit = 1;", "innodb_flush_log_at_trx_commit = 2;"),
         ("local-ports", "\"40000 4", "ip_local_port_range='32768 60999'"),
         ("conntrack", "firewall = true", "nf_conntrack_max\" = 65536"),
+        ("upstream", "\"router\"", "4000mbit"),
         ("symlink-checks", "Options None\n", "Options FollowSymLinks"),
     ] {
         let of_fault = |server: &&DrawnServer| server.faults.iter().any(|fault| fault.id == id);

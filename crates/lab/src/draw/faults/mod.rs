@@ -323,19 +323,6 @@ const FAULTS: &[Fault] = &[
         },
     },
     Fault {
-        id: "network",
-        findings: &["network-saturated"],
-        applies: |server| server.rate() * server.bytes() > 200_000.0,
-        prepare: |server| {
-            server.extras.insert(Extra::ShapedLink);
-        },
-        set: |server, random| {
-            let used = server.rate().min(4000.0) * server.bytes() * 8.0 / 1e6;
-            server.settings.mbit = (used * random.log(0.15, 0.5)).clamp(1.0, 300.0) as u32;
-            format!("a link of {} Mbit/s", server.settings.mbit)
-        },
-    },
-    Fault {
         id: "foreign-load",
         findings: &["foreign-load"],
         applies: |server| server.is_full(),

@@ -1,7 +1,8 @@
 //! Faults of the network, and of what the kernel keeps of connections.
 
 use super::Fault;
-use crate::draw::server::{Extra, Front, Pages};
+use crate::draw::random::Random;
+use crate::draw::server::{Extra, Front, Pages, Server};
 
 /// How long a load lasts with its warm-up, seconds.
 const LOAD_S: f64 = 8.0;
@@ -11,7 +12,42 @@ const TRACKED_S: f64 = 3.0;
 const TRACKED_MIN: f64 = 500.0;
 const TRACKED_RATE_MAX: f64 = 2000.0;
 
+/// Whether its responses are enough to fill a link.
+fn fills_a_link(server: &Server) -> bool {
+    server.rate() * server.bytes() > 200_000.0
+}
+
+/// The rate of a link below what its responses take.
+fn too_narrow_mbit(server: &Server, random: &mut Random) -> u32 {
+    let used = server.rate().min(4000.0) * server.bytes() * 8.0 / 1e6;
+    (used * random.log(0.15, 0.5)).clamp(1.0, 300.0) as u32
+}
+
 pub const FAULTS: &[Fault] = &[
+    Fault {
+        id: "network",
+        findings: &["network-saturated"],
+        applies: fills_a_link,
+        prepare: |server| {
+            server.extras.insert(Extra::ShapedLink);
+        },
+        set: |server, random| {
+            server.settings.mbit = too_narrow_mbit(server, random);
+            format!("a link of {} Mbit/s", server.settings.mbit)
+        },
+    },
+    Fault {
+        id: "upstream",
+        findings: &["upstream-bandwidth"],
+        applies: fills_a_link,
+        prepare: |server| {
+            server.extras.insert(Extra::Router);
+        },
+        set: |server, random| {
+            server.settings.upstream_mbit = too_narrow_mbit(server, random);
+            format!("a line of {} Mbit/s behind a router", server.settings.upstream_mbit)
+        },
+    },
     Fault {
         id: "local-ports",
         findings: &["ephemeral-ports-exhausted"],

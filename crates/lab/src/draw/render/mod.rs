@@ -56,6 +56,8 @@ pub struct Rendered {
     pub tracked: Option<u32>,
     /// Rate of the link, where it is set.
     pub mbit: Option<u32>,
+    /// The same of the line of a router, where there is one.
+    pub upstream_mbit: Option<u32>,
 }
 
 /// Renders a state of a server.
@@ -67,6 +69,7 @@ pub fn render(server: &Server) -> Rendered {
         firewall: server.extras.contains(&Extra::Firewall).then(|| firewall(server)),
         tracked: server.extras.contains(&Extra::Tracking).then_some(server.settings.tracked),
         mbit: server.extras.contains(&Extra::ShapedLink).then_some(server.settings.mbit),
+        upstream_mbit: server.extras.contains(&Extra::Router).then_some(server.settings.upstream_mbit),
         ..Rendered::default()
     };
     match server.front {
