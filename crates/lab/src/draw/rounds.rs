@@ -115,7 +115,8 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
         host.insert("firewall".into(), true.into());
     }
     if !first.sysctl.is_empty() {
-        let sysctl = first.sysctl.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into()));
+        let sysctl =
+            first.sysctl.iter().map(|(name, value)| ((*name).to_owned(), Value::from(value.as_str())));
         host.insert("sysctl".into(), sysctl.collect::<Table>().into());
     }
     let disks = disks(server);
