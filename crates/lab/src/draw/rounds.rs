@@ -12,6 +12,10 @@ use webdyno_analysis::limits;
 /// The name server of one of the lab's own scenarios.
 const RESOLVER: &str = include_str!("../../../../scenarios/hostname-lookups/resolver/srv/resolver.pl");
 const RESOLVER_ADDRESS: &str = "10.80.1.2";
+/// Clients on a slow line, and the host between them and the server.
+const TRAVELLERS: &str = "travellers";
+const PROVIDER: &str = "provider";
+const SLOW_MBIT: u32 = 6;
 /// Rules of the packet filter, beside the host's files.
 const RULES: &str = "rules.nft";
 /// Swap of a host that has some.
@@ -135,6 +139,9 @@ fn hosts(server: &Server, first: &Rendered) -> Table {
     if first.upstream_mbit.is_some() {
         hosts.insert("router".into(), Table::new().into());
     }
+    if server.extras.contains(&Extra::SlowLine) {
+        hosts.extend([PROVIDER, TRAVELLERS].map(|host| (host.to_owned(), Value::Table(Table::new()))));
+    }
     if first.partner.is_some() {
         hosts.insert("partner".into(), Table::new().into());
     }
@@ -171,13 +178,18 @@ fn links(server: &Server, rendered: &Rendered) -> Vec<Value> {
     ];
     let others: Vec<&str> = others.into_iter().flatten().collect();
     let mut all = front_links(rendered);
-    if others.is_empty() && all.len() == 1 && rendered.mbit.is_none() {
+    let is_slow = server.extras.contains(&Extra::SlowLine);
+    if others.is_empty() && all.len() == 1 && rendered.mbit.is_none() && !is_slow {
         return vec![];
     }
     // The others are numbered from one on, whether there is a router or not.
     let behind_router = all.split_off(1);
     all.extend(others.into_iter().map(|host| link(["server", host], None)));
     all.extend(behind_router);
+    if is_slow {
+        // What the server sends is slow only from the provider on.
+        all.extend([link(["server", PROVIDER], None), link([TRAVELLERS, PROVIDER], Some(SLOW_MBIT))]);
+    }
     all
 }
 
@@ -207,11 +219,7 @@ fn services(server: &Server, first: &Rendered) -> Vec<Value> {
             [("program", "command".into()), ("host", "resolver".into()), command, ("ready", "53".into())];
         services.push(table(resolver).into());
     }
-    services.extend(first.partner.iter().map(|partner| {
-        let mut partner = program(partner);
-        partner.insert("host".into(), "partner".into());
-        partner.into()
-    }));
+    services.extend(first.partner.iter().map(|partner| program_on("partner", partner)));
     services.extend(first.programs.iter().map(|one| program(one).into()));
     if first.sql.is_some() {
         services.push(table([("program", "mariadb".into()), ("sql", "fill.sql".into())]).into());
@@ -229,6 +237,7 @@ fn services(server: &Server, first: &Rendered) -> Vec<Value> {
         .into(),
         _ => apache(server),
     });
+    services.extend(first.travellers.iter().map(|travellers| program_on(TRAVELLERS, travellers)));
     services
 }
 
@@ -249,6 +258,13 @@ fn program(program: &Program) -> Table {
         one.insert("ready".into(), program.ready.as_str().into());
     }
     one
+}
+
+/// The same on another host.
+fn program_on(host: &str, one: &Program) -> Value {
+    let mut one = program(one);
+    one.insert("host".into(), host.into());
+    one.into()
 }
 
 /// Its command line, which leaves its process id.
@@ -293,9 +309,17 @@ fn round(server: &Server, states: &[State], index: usize) -> Table {
 /// How a round comes of the one before.
 fn changes(server: &Server, before: &Rendered, after: &Rendered, round: &mut Table) {
     round.insert("by_hand".into(), strings(&transition(server, before, after)));
-    let partner: Vec<String> = programs(before.partner.as_slice(), after.partner.as_slice()).collect();
-    if !partner.is_empty() {
-        round.insert("by_hand_on".into(), table([("partner", strings(&partner))]).into());
+    let beside =
+        [("partner", &before.partner, &after.partner), (TRAVELLERS, &before.travellers, &after.travellers)];
+    let mut by_hand_on = Table::new();
+    for (host, before, after) in beside {
+        let lines: Vec<String> = programs(before.as_slice(), after.as_slice()).collect();
+        if !lines.is_empty() {
+            by_hand_on.insert(host.into(), strings(&lines));
+        }
+    }
+    if !by_hand_on.is_empty() {
+        round.insert("by_hand_on".into(), by_hand_on.into());
     }
     let mut limits = Table::new();
     if before.cpus.to_bits() != after.cpus.to_bits() {

@@ -84,6 +84,8 @@ pub enum Extra {
     Sudden,
     /// A link whose rate is set.
     ShapedLink,
+    /// Other clients, who have a slow line together.
+    SlowLine,
     /// A router between the clients and the server, whose line to the clients has a rate.
     Router,
     /// Clients that keep the cookie of a session.
@@ -196,6 +198,8 @@ pub struct Settings {
     pub cpus: f64,
     /// Rate of the link towards the clients, Mbit/s.
     pub mbit: u32,
+    /// Clients on the slow line who download something large.
+    pub downloads: u32,
     /// Rate of the router's line towards the clients, Mbit/s.
     pub upstream_mbit: u32,
     /// Memory of the host, MB.

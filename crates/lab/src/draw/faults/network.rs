@@ -1,6 +1,6 @@
 //! Faults of the network, and of what the kernel keeps of connections.
 
-use super::Fault;
+use super::{Fault, too_few, waits};
 use crate::draw::random::Random;
 use crate::draw::server::{Extra, Front, Pages, Server};
 
@@ -8,6 +8,8 @@ use crate::draw::server::{Extra, Front, Pages, Server};
 const LOAD_S: f64 = 8.0;
 /// How long a connection that was closed stays in the table of the packet filter, seconds.
 const TRACKED_S: f64 = 3.0;
+/// Workers that slow clients, each a process, may hold.
+const SLOW_WORKERS_MAX: u32 = 110;
 /// The smallest table, which the machine itself has as well, and the highest rate that a guess is believed.
 const TRACKED_MIN: f64 = 500.0;
 const TRACKED_RATE_MAX: f64 = 2000.0;
@@ -21,6 +23,11 @@ fn fills_a_link(server: &Server) -> bool {
 fn too_narrow_mbit(server: &Server, random: &mut Random) -> u32 {
     let used = server.rate().min(4000.0) * server.bytes() * 8.0 / 1e6;
     (used * random.log(0.15, 0.5)).clamp(1.0, 300.0) as u32
+}
+
+/// So many slow clients that too few workers are left for the others.
+fn slow(server: &Server, random: &mut Random) -> u32 {
+    server.settings.workers.saturating_sub(too_few(server, random))
 }
 
 pub const FAULTS: &[Fault] = &[
@@ -46,6 +53,27 @@ pub const FAULTS: &[Fault] = &[
         set: |server, random| {
             server.settings.upstream_mbit = too_narrow_mbit(server, random);
             format!("a line of {} Mbit/s behind a router", server.settings.upstream_mbit)
+        },
+    },
+    Fault {
+        id: "slow-clients",
+        findings: &["slow-clients"],
+        applies: |server| {
+            waits(server)
+                && server.holds_workers()
+                && matches!(server.front, Front::Prefork | Front::Worker)
+                && !server.tls
+                && server.settings.workers <= SLOW_WORKERS_MAX
+        },
+        prepare: |server| {
+            server.extras.insert(Extra::SlowLine);
+        },
+        set: |server, random| {
+            server.settings.downloads = slow(server, random);
+            format!(
+                "{} downloads over a slow line, and {} workers",
+                server.settings.downloads, server.settings.workers
+            )
         },
     },
     Fault {

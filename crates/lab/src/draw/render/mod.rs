@@ -40,6 +40,8 @@ pub struct Rendered {
     pub programs: Vec<Program>,
     /// The service that pages ask, on its own host.
     pub partner: Option<Program>,
+    /// The clients on a slow line, on theirs.
+    pub travellers: Option<Program>,
     /// Rules of the packet filter.
     pub firewall: Option<String>,
     /// What the database is filled with.
@@ -67,6 +69,7 @@ pub fn render(server: &Server) -> Rendered {
         cpus: server.settings.cpus,
         memory_mb: server.settings.memory_mb,
         firewall: server.extras.contains(&Extra::Firewall).then(|| firewall(server)),
+        travellers: programs::travellers(server),
         tracked: server.extras.contains(&Extra::Tracking).then_some(server.settings.tracked),
         mbit: server.extras.contains(&Extra::ShapedLink).then_some(server.settings.mbit),
         upstream_mbit: server.extras.contains(&Extra::Router).then_some(server.settings.upstream_mbit),

@@ -1,7 +1,7 @@
 //! Programs beside the web server: keys that are made, the application server, another program that uses the processors.
 
 use super::php::{PERL_ROUNDS, rounds};
-use super::site::elements;
+use super::site::{ARCHIVE, elements};
 use super::{Program, Rendered};
 use crate::draw::server::{Extra, Pages, Server};
 
@@ -65,6 +65,15 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
             ready: String::new(),
         });
     }
+}
+
+/// Clients who download the site's archive, each one again and again.
+pub fn travellers(server: &Server) -> Option<Program> {
+    let (port, count) = (server.names.port, server.settings.downloads);
+    let command = format!(
+        "for number in $(seq {count}); do while :; do curl -s -o /dev/null http://server:{port}/{ARCHIVE}; sleep 0.2; done & done; wait"
+    );
+    (count > 0).then(|| Program { name: "travellers".into(), command, ready: String::new() })
 }
 
 /// Keys that a site of TLS may have, with certificates.

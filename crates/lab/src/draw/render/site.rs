@@ -4,6 +4,8 @@ use super::{Program, Rendered};
 use crate::draw::server::{Extra, Pages, Server};
 use std::fmt::Write;
 
+/// Something large to download, beside the pages.
+pub const ARCHIVE: &str = "archive.zip";
 /// The programs' common part.
 const FILL: &str = include_str!("fill.pl");
 /// Folders of a deep tree.
@@ -75,6 +77,12 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
     }
     if server.classes > 0 {
         let _ = writeln!(text, "{}", classes(server));
+    }
+    if server.extras.contains(&Extra::SlowLine) {
+        let _ = writeln!(
+            text,
+            "file('{root}/{ARCHIVE}', '');\ntruncate('{root}/{ARCHIVE}', 200 << 20) or die \"{ARCHIVE}: $!\\n\";"
+        );
     }
     let _ = writeln!(text, "file('{READY}', '');");
     let path = format!("/srv/{}-tools/fill.pl", server.names.site);
