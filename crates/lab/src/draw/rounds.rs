@@ -15,7 +15,8 @@ const RESOLVER_ADDRESS: &str = "10.80.1.2";
 /// Clients on a slow line, and the host between them and the server.
 const TRAVELLERS: &str = "travellers";
 const PROVIDER: &str = "provider";
-const SLOW_MBIT: u32 = 6;
+/// What they send together, and what they are sent.
+const SLOW_MBIT: [u32; 2] = [4, 6];
 /// Rules of the packet filter, beside the host's files.
 const RULES: &str = "rules.nft";
 /// Swap of a host that has some.
@@ -184,11 +185,12 @@ fn links(server: &Server, rendered: &Rendered) -> Vec<Value> {
     }
     // The others are numbered from one on, whether there is a router or not.
     let behind_router = all.split_off(1);
-    all.extend(others.into_iter().map(|host| link(["server", host], None)));
+    all.extend(others.into_iter().map(|host| link(["server", host], [None; 2])));
     all.extend(behind_router);
     if is_slow {
         // What the server sends is slow only from the provider on.
-        all.extend([link(["server", PROVIDER], None), link([TRAVELLERS, PROVIDER], Some(SLOW_MBIT))]);
+        let slow = SLOW_MBIT.map(Some);
+        all.extend([link(["server", PROVIDER], [None; 2]), link([TRAVELLERS, PROVIDER], slow)]);
     }
     all
 }
@@ -196,17 +198,21 @@ fn links(server: &Server, rendered: &Rendered) -> Vec<Value> {
 /// The links between the clients and the server.
 fn front_links(rendered: &Rendered) -> Vec<Value> {
     match rendered.upstream_mbit {
-        None => vec![link(["client", "server"], rendered.mbit)],
-        upstream => {
-            vec![link(["client", "router"], upstream), link(["router", "server"], rendered.mbit)]
-        }
+        None => vec![link(["client", "server"], [None, rendered.mbit])],
+        upstream => vec![
+            link(["client", "router"], [None, upstream]),
+            link(["router", "server"], [None, rendered.mbit]),
+        ],
     }
 }
 
-fn link(ends: [&str; 2], rate_back_mbit: Option<u32>) -> Value {
+/// A link, with what its ends may send, Mbit/s.
+fn link(ends: [&str; 2], rates_mbit: [Option<u32>; 2]) -> Value {
     let mut link = table([("ends", Value::Array(ends.map(Value::from).into()))]);
-    if let Some(mbit) = rate_back_mbit {
-        link.insert("rate_back".into(), format!("{mbit}mbit").into());
+    for (key, mbit) in ["rate_there", "rate_back"].into_iter().zip(rates_mbit) {
+        if let Some(mbit) = mbit {
+            link.insert(key.into(), format!("{mbit}mbit").into());
+        }
     }
     link.into()
 }

@@ -200,6 +200,8 @@ pub struct Settings {
     pub mbit: u32,
     /// Clients on the slow line who download something large.
     pub downloads: u32,
+    /// Clients there who send something large to a page.
+    pub uploads: u32,
     /// Rate of the router's line towards the clients, Mbit/s.
     pub upstream_mbit: u32,
     /// Memory of the host, MB.

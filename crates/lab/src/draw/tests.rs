@@ -80,6 +80,7 @@ fn a_fault_is_there_as_found_and_mending_takes_it_away() {
         ("conntrack", "firewall = true", "nf_conntrack_max\" = 65536"),
         ("upstream", "\"router\"", "4000mbit"),
         ("slow-clients", "/archive.zip; sleep 0.2", "kill -TERM -$(cat /run/travellers.pid)"),
+        ("slow-uploads", "@/root/photo.raw", "kill -TERM -$(cat /run/travellers.pid)"),
         ("symlink-checks", "Options None\n", "Options FollowSymLinks"),
     ] {
         let of_fault = |server: &&DrawnServer| server.faults.iter().any(|fault| fault.id == id);

@@ -27,7 +27,8 @@ fn too_narrow_mbit(server: &Server, random: &mut Random) -> u32 {
 
 /// So many slow clients that too few workers are left for the others.
 fn slow(server: &Server, random: &mut Random) -> u32 {
-    server.settings.workers.saturating_sub(too_few(server, random))
+    let others = server.settings.downloads + server.settings.uploads;
+    server.settings.workers.saturating_sub(too_few(server, random) + others)
 }
 
 pub const FAULTS: &[Fault] = &[
@@ -73,6 +74,27 @@ pub const FAULTS: &[Fault] = &[
             format!(
                 "{} downloads over a slow line, and {} workers",
                 server.settings.downloads, server.settings.workers
+            )
+        },
+    },
+    Fault {
+        id: "slow-uploads",
+        findings: &["slow-uploads"],
+        // PHP inside of Apache begins when all of a request is there.
+        applies: |server| {
+            waits(server)
+                && server.pages == Pages::ModPhp
+                && !server.tls
+                && server.settings.workers <= SLOW_WORKERS_MAX
+        },
+        prepare: |server| {
+            server.extras.insert(Extra::SlowLine);
+        },
+        set: |server, random| {
+            server.settings.uploads = slow(server, random);
+            format!(
+                "{} uploads over a slow line, and {} workers",
+                server.settings.uploads, server.settings.workers
             )
         },
     },

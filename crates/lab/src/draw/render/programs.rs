@@ -67,13 +67,21 @@ pub fn render(server: &Server, rendered: &mut Rendered) {
     }
 }
 
-/// Clients who download the site's archive, each one again and again.
+/// Clients who download the site's archive or send something to its page, each one again and again.
 pub fn travellers(server: &Server) -> Option<Program> {
-    let (port, count) = (server.names.port, server.settings.downloads);
+    let (settings, port) = (&server.settings, server.names.port);
+    let photo = "--data-binary @/root/photo.raw";
+    let each = |count: u32, request: String| {
+        let request = format!("curl -s -o /dev/null {request}");
+        format!("for number in $(seq {count}); do while :; do {request}; sleep 0.2; done & done; ")
+    };
     let command = format!(
-        "for number in $(seq {count}); do while :; do curl -s -o /dev/null http://server:{port}/{ARCHIVE}; sleep 0.2; done & done; wait"
+        "truncate -s 7M /root/photo.raw; {}{}wait",
+        each(settings.downloads, format!("http://server:{port}/{ARCHIVE}")),
+        each(settings.uploads, format!("{photo} http://server:{port}/{}.php", server.names.page))
     );
-    (count > 0).then(|| Program { name: "travellers".into(), command, ready: String::new() })
+    let is_there = settings.downloads + settings.uploads > 0;
+    is_there.then(|| Program { name: "travellers".into(), command, ready: String::new() })
 }
 
 /// Keys that a site of TLS may have, with certificates.
