@@ -94,6 +94,8 @@ pub enum Extra {
     Compressing,
     /// A key that takes long to be made.
     LargeKey,
+    /// A search below the page of an application server, which has a rule of its own.
+    Search,
     /// A range of local ports, and an application that leaves it to its clients to close.
     LocalPorts,
     /// A service on another host, which pages of PHP ask and wait for.
@@ -276,6 +278,8 @@ pub struct Settings {
     pub resolves: bool,
     /// Processes of the application server.
     pub app_workers: u32,
+    /// Whether its search is looked for where nobody listens.
+    pub misses_search: bool,
     /// Processes of the service that pages ask.
     pub partner_workers: u32,
     /// max_connections.
@@ -409,6 +413,11 @@ impl Front {
 }
 
 impl Names {
+    /// The address of the application's search, by its rule of the front.
+    pub fn search(&self, is_missed: bool) -> String {
+        format!("http://127.0.0.1:{}", self.inner_port + u16::from(is_missed))
+    }
+
     /// The port of the service that pages ask.
     pub fn partner_port(&self) -> u16 {
         self.inner_port + 1000

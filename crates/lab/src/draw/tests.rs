@@ -93,6 +93,19 @@ fn a_fault_is_there_as_found_and_mending_takes_it_away() {
 }
 
 #[test]
+fn a_search_that_is_missed_is_looked_for_at_another_port() {
+    let port = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let ports = |text: &String| {
+        text.split("127.0.0.1:").skip(1).map(port).collect::<std::collections::BTreeSet<String>>().len()
+    };
+    for server in SEEDS.map(drawn).filter(|server| server.faults.iter().any(|fault| fault.id == "app-gone")) {
+        let is_meant = |(path, text): (&String, &String)| path.ends_with(".conf") && ports(text) == 2;
+        assert!(server.files.iter().any(is_meant), "{}", server.seed.name());
+        assert!(server.load.contains("/search "), "{}", server.load);
+    }
+}
+
+#[test]
 fn each_web_server_has_its_status_page_in_each_way() {
     let servers: Vec<_> = SEEDS.map(drawn).collect();
     for (front, one, other) in [

@@ -1,7 +1,7 @@
 //! Faults of web servers and of the processes that make their pages.
 
 use super::{Fault, nothing, too_few, waits};
-use crate::draw::server::{Extra, Front, Pages};
+use crate::draw::server::{Arrival, Extra, Front, Pages};
 
 /// Requests under way from the first second on that make few processes worth being too few.
 const SUDDEN_MIN: f64 = 20.0;
@@ -66,6 +66,24 @@ pub const FAULTS: &[Fault] = &[
                 server.settings.app_workers,
                 server.demand()
             )
+        },
+    },
+    Fault {
+        id: "app-gone",
+        findings: &["backend-refused"],
+        // In a closed loop others would come in the place of what fails.
+        applies: |server| {
+            server.pages == Pages::Proxy
+                && server.front != Front::Lighttpd
+                && !server.loads_resources
+                && !matches!(server.arrival, Arrival::Closed(_))
+        },
+        prepare: |server| {
+            server.extras.insert(Extra::Search);
+        },
+        set: |server, _| {
+            server.settings.misses_search = true;
+            "half of the requests go to a port where nobody listens".into()
         },
     },
     Fault {

@@ -211,7 +211,12 @@ fn handler(server: &Server) -> String {
                 server.settings.proxy_places.map_or(String::new(), |places| format!(" max={places}"));
             // Else the first failure would close it for a minute.
             let retry = if server.extras.contains(&Extra::LocalPorts) { " retry=0" } else { "" };
-            format!("    ProxyPass /{page} http://127.0.0.1:{port}/{page}{places}{retry}\n")
+            let search = server.names.search(server.settings.misses_search);
+            let search = match server.extras.contains(&Extra::Search) {
+                true => format!("    ProxyPass /{page}/search {search}/{page}/search{places}{retry}\n"),
+                false => String::new(),
+            };
+            format!("{search}    ProxyPass /{page} http://127.0.0.1:{port}/{page}{places}{retry}\n")
         }
     }
 }

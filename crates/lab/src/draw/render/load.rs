@@ -13,8 +13,9 @@ pub fn urls(server: &Server) -> Vec<String> {
     };
     let ending = if server.is_php() { ".php" } else { "" };
     let page = (server.pages != Pages::Static).then(|| format!("{}{ending}", names.page));
+    let search = server.extras.contains(&Extra::Search).then(|| format!("{}/search", names.page));
     let front = server.extras.contains(&Extra::Crowd).then(String::new);
-    let paths = page.into_iter().chain(front);
+    let paths = page.into_iter().chain(search).chain(front);
     let files = file_paths(server).into_iter().filter(|_| !server.extras.contains(&Extra::Crowd));
     let named_count = if server.loads_resources { server.resources() as usize } else { 0 };
     let count = server.files_bytes.len() - named_count;

@@ -1,7 +1,7 @@
 //! Files of nginx: one for all, one of the site.
 
 use super::{PROTECTED_FOR, Rendered, inner_socket, key};
-use crate::draw::server::{LogTarget, Pages, Server, Status};
+use crate::draw::server::{Extra, LogTarget, Pages, Server, Status};
 use std::fmt::Write;
 
 pub fn render(server: &Server, rendered: &mut Rendered) {
@@ -69,6 +69,23 @@ fn site(server: &Server) -> String {
         let _ = writeln!(text, "    limit_rate {limit}k;");
     }
     text.push_str(&status_lines(server));
+    text.push_str(&passes(server));
+    text.push_str("}\n");
+    for other in &names.others {
+        let _ = write!(
+            text,
+            "\nserver {{\n    listen {port}{tls};\n    server_name {other}.example;\n    return 301 http://{}.example/;\n{}}}\n",
+            names.site,
+            tls_lines(server)
+        );
+    }
+    text
+}
+
+/// What makes the pages.
+fn passes(server: &Server) -> String {
+    let names = &server.names;
+    let mut text = String::new();
     match server.pages {
         Pages::FpmUnix | Pages::FpmTcp => {
             let address = match server.pages {
@@ -87,17 +104,16 @@ fn site(server: &Server) -> String {
                 "\n    location /{} {{\n        proxy_pass http://behind;\n    }}\n",
                 names.page
             );
+            if server.extras.contains(&Extra::Search) {
+                let to = names.search(server.settings.misses_search);
+                let _ = writeln!(
+                    text,
+                    "    location /{}/search {{\n        proxy_pass {to};\n    }}",
+                    names.page
+                );
+            }
         }
         _ => {}
-    }
-    text.push_str("}\n");
-    for other in &names.others {
-        let _ = write!(
-            text,
-            "\nserver {{\n    listen {port}{tls};\n    server_name {other}.example;\n    return 301 http://{}.example/;\n{}}}\n",
-            names.site,
-            tls_lines(server)
-        );
     }
     text
 }
