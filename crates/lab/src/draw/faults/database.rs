@@ -5,8 +5,9 @@ use crate::draw::server::{Extra, Query};
 
 /// What a table takes to be read without an index, milliseconds.
 const SCAN_MS: f64 = 20.0;
-/// Where a page waits longer for something else, a commit is hardly felt.
-const COMMIT_WAIT_MS_MAX: u32 = 80;
+/// Commits a second that a disk of 60 writes may not do. Where a page waits longer for something else, a commit is hardly felt.
+const COMMITS_MIN: f64 = 25.0;
+const COMMIT_WAIT_MS_MAX: u32 = 250;
 
 pub const FAULTS: &[Fault] = &[
     Fault {
@@ -45,7 +46,7 @@ pub const FAULTS: &[Fault] = &[
     Fault {
         id: "db-threads",
         findings: &["db-thread-churn"],
-        applies: |server| server.query == Some(Query::Item) && server.is_full() && server.work_ms < 4.0,
+        applies: |server| server.query == Some(Query::Item) && server.is_full(),
         prepare: |server| {
             server.extras.insert(Extra::Boxes);
         },
@@ -71,7 +72,10 @@ pub const FAULTS: &[Fault] = &[
         id: "db-commit",
         findings: &["disk-commit-bound"],
         // A commit waits for a write or two of a sixtieth of a second each.
-        applies: |server| server.query == Some(Query::Number) && server.wait_ms <= COMMIT_WAIT_MS_MAX,
+        applies: |server| {
+            let writes = server.query == Some(Query::Number) && server.rate() >= COMMITS_MIN;
+            writes && server.wait_ms <= COMMIT_WAIT_MS_MAX
+        },
         prepare: |server| {
             server.extras.insert(Extra::DataDisk);
         },
