@@ -223,6 +223,7 @@ const FOREIGN_FLAGS: &[&str] = &[
     "--conf-path",
     "--cpus",
     "--daemonize",
+    "--data-binary",
     "--encode",
     "--no-defaults",
     "--direct-io",
