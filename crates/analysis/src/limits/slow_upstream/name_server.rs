@@ -30,7 +30,8 @@ const CONFIDENCE: f64 = 0.85;
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let look_ups = facts.value(FactId::look_ups_mean).filter(|look_ups| *look_ups >= LOOKUPS_MIN)?;
     let in_flight = concurrency::requests_in_flight(facts)?;
-    let worked_on = (in_flight - concurrency::requests_queued(facts)).max(LOOKUPS_MIN);
+    let worked_on =
+        (in_flight - concurrency::requests_queued(facts)).min(in_children(facts)).max(LOOKUPS_MIN);
     let waiting = look_ups.min(worked_on);
     let time_us = waiting / facts.ended_per_s()? * 1e6;
     let least_us = if is_slower_than_alone(facts) { LOOKUP_US_MIN } else { SLOW_LOOKUP_US_MIN };
@@ -65,6 +66,14 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Where requests queue for children of PHP-FPM, no more are worked on than these have: connections are counted at other times than the
+/// queue. Infinite where none queues.
+fn in_children(facts: &Facts) -> f64 {
+    let sum = |name: FactId| facts.each(name).map(|(_, value)| value).sum::<f64>();
+    let (queue, busy) = (sum(FactId::fpm_queue_mean), sum(FactId::fpm_processes_busy_mean));
+    if queue >= LOOKUPS_MIN && busy > 0.0 { busy } else { f64::INFINITY }
+}
+
 /// Whether requests are known to wait for each other.
 fn is_slower_than_alone(facts: &Facts) -> bool {
     let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
@@ -74,7 +83,7 @@ fn is_slower_than_alone(facts: &Facts) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, facts_of_several, with_changes};
 
     #[test]
     fn pages_that_look_names_up_wait_for_the_name_server() {
@@ -107,6 +116,22 @@ mod tests {
                 (FactId::response_time_alone_us, alone_us),
             ];
             assert_eq!(with(&quick).is_some(), fires, "{alone_us}");
+        }
+    }
+
+    #[test]
+    fn in_front_of_full_children_these_are_what_is_worked_on() {
+        for (queue, found) in [(300.0, true), (0.0, false)] {
+            let several =
+                [(FactId::fpm_queue_mean, "www", queue), (FactId::fpm_processes_busy_mean, "www", 26.0)];
+            let values = [
+                (FactId::look_ups_mean, 22.0),
+                (FactId::in_flight_mean, 390.0),
+                (FactId::rate, 46.0),
+                (FactId::cpu_busy_fraction, 0.05),
+            ];
+            let facts = facts_of_several(&values, &several);
+            assert_eq!(check(&facts).is_some(), found, "{queue} in the queue");
         }
     }
 }
