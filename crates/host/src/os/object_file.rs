@@ -49,3 +49,32 @@ pub fn read_object<T>(
     let cache = ReadCache::new(file);
     Ok(object::File::parse(InBlocks(&cache)).ok().map(|object| read(&object)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Names begin in one block and end in the next one, or at the end of what is theirs.
+    #[test]
+    fn a_name_is_read_wherever_the_blocks_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("names");
+        let mut bytes = vec![b'x'; BLOCK_BYTES as usize + 100];
+        bytes[BLOCK_BYTES as usize + 50] = 0;
+        std::fs::write(&path, &bytes).unwrap();
+        let cache = ReadCache::new(File::open(&path).unwrap());
+        let (file, end) = (InBlocks(&cache), bytes.len() as u64);
+        for (begin, length) in [(BLOCK_BYTES - 10, 60), (BLOCK_BYTES + 10, 40), (BLOCK_BYTES + 50, 0)] {
+            let name = file.read_bytes_at_until(begin..end, 0).unwrap();
+            assert_eq!(name.len(), length, "{begin}");
+        }
+        assert!(file.read_bytes_at_until(BLOCK_BYTES + 60..end, 0).is_err(), "it has no end");
+    }
+
+    #[test]
+    fn what_is_no_object_has_none_and_a_folder_is_refused() {
+        let text = File::open("/proc/self/status").unwrap();
+        assert_eq!(read_object(text, |_| ()).unwrap(), None);
+        assert!(read_object(File::open("/").unwrap(), |_| ()).is_err());
+    }
+}
