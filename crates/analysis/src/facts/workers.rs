@@ -40,8 +40,10 @@ impl FactBuilder<'_> {
         let less_queue = |all: Option<f64>| all.zip(queue).map(|(all, queue)| (all - queue).max(0.0));
         // More in the queue than there are requests were given up by their clients: how many of them is not known.
         let is_stale = |all: f64| queue.is_some_and(|queue| queue > all);
-        // Connections that wait to be accepted are connections of the port, too.
-        let held = less_queue(self.series.mean("clients.connections_count"));
+        // Connections that wait to be accepted are connections of the port, too; those of clients that gave up wait on, and are
+        // no longer counted as open.
+        let left = self.series.mean("clients.left_count").unwrap_or(0.0);
+        let held = less_queue(self.series.mean("clients.connections_count").map(|open| open + left));
         self.add_from(FactId::connections_held_mean, held, ("clients.connections_count", Derivation::Mean));
         // A request that is under way and not in the queue is with a worker, or on its way.
         let in_flight = self.facts.get(&FactId::in_flight_mean).map(|fact| fact.value).filter(|_| loaded);
@@ -153,13 +155,26 @@ impl FactBuilder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::testing::sample;
+    use crate::facts::testing::{of, sample};
     use crate::facts::{FactId, facts};
     use crate::measurement::Measurement;
     use crate::run_report::run_report;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::interval::Interval;
     use webdyno_model::workload::Workload;
+
+    #[test]
+    fn clients_that_gave_up_in_the_queue_are_not_taken_off_the_others() {
+        let held = |left: f64| {
+            // 31 connections are in the server, and 16 wait with those that were given up.
+            let clients = [("clients.connections_count", 47.0), ("clients.left_count", left)];
+            let queue = [("sockets.accept_queue_count", 16.0 + left)];
+            let at = |t_s: f64| [sample(t_s, "clients", &clients), sample(t_s, "sockets", &queue)];
+            of([1.0, 2.0].into_iter().flat_map(at).collect(), None).value(FactId::connections_held_mean)
+        };
+        assert_eq!(held(0.0), Some(31.0));
+        assert_eq!(held(100.0), Some(31.0));
+    }
 
     #[test]
     fn who_tries_to_connect_to_a_full_queue_is_not_with_a_worker() {

@@ -69,14 +69,15 @@ impl RequestCost {
 /// The service's work, if the processors that it may use are full, and mostly with that; `None` when they are not, or when
 /// that cannot be told.
 pub fn request_cost(facts: &Facts) -> Option<RequestCost> {
-    let machine = facts.value(FactId::cores);
-    let own_limit = facts.value(FactId::service_cores_limit);
-    let cores_limit = own_limit.into_iter().chain(machine).reduce(f64::min)?;
+    let limits = [FactId::service_cores_limit, FactId::usable_cores, FactId::cores];
+    let cores_limit = limits.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min)?;
     let Some(cores) = facts.value(FactId::service_cpu_cores) else {
         return machine_request_cost(facts);
     };
     let waits = group_waits(facts) == Some(true);
-    let busy = facts.value(FactId::cpu_busy_fraction).is_some_and(|busy| busy >= BUSY_MIN);
+    // One process on a core of its own waits for nobody.
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
+    let busy = busy.is_some_and(|busy| busy >= BUSY_MIN);
     let own = cores / cores_limit;
     let full = own >= BUSY_MIN || ((waits || busy) && own >= OWN_MIN);
     let request_us = facts.value(FactId::cpu_per_request_us).filter(|us| *us > 0.0)?;
@@ -173,6 +174,16 @@ mod tests {
             (&[(FactId::service_cpu_cores, 0.9), (FactId::cpu_busy_fraction, 0.4)][..], false),
             (&[(FactId::service_cpu_cores, 2.0), (FactId::cpu_busy_fraction, 0.97)][..], true),
             (&[(FactId::service_cpu_cores, 3.9)][..], true),
+            // One process on one core of four.
+            (
+                &[
+                    (FactId::service_cpu_cores, 0.93),
+                    (FactId::cpu_busy_fraction, 0.4),
+                    one_core,
+                    (FactId::usable_busy_fraction, 0.99),
+                ][..],
+                true,
+            ),
             (&[waits][..], false),
             // Half of what it may use, with cores that are idle, or that a quota keeps from it.
             (

@@ -120,7 +120,8 @@ fn process_proof(facts: &Facts) -> Option<WorkerLimitProof> {
     if facts.value(FactId::scoreboard_full_fraction).is_some() && unanswered < UNANSWERED_FRACTION_MAX {
         return None;
     }
-    let workers = facts.workers_configured()?;
+    // A limit that is fixed at start, or cut off by another, is less than what the files say.
+    let workers = workers_max(facts)?;
     let share =
         facts.value(FactId::processes_at_limit_fraction).filter(|share| *share >= FULL_FRACTION_MIN)?;
     let words = format!(

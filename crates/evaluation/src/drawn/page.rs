@@ -29,6 +29,7 @@ pub fn section(all: &[SeedOutcome]) -> String {
     }
     let mut text = head(all, &taken);
     visibilities(&mut text, &taken);
+    builds(&mut text, &taken);
     let rooted: Vec<(&SeedOutcome, JudgedDiagnosis)> =
         taken.iter().filter_map(|one| Some((*one, one.judged(Visibility::Root)?))).collect();
     let fault = |one: &SeedOutcome| {
@@ -50,9 +51,6 @@ pub fn section(all: &[SeedOutcome]) -> String {
 fn head(all: &[SeedOutcome], taken: &[&SeedOutcome]) -> String {
     let seeds = all.iter().map(|one| one.seed);
     let (from, to) = (seeds.clone().min().unwrap_or(0), seeds.max().unwrap_or(0));
-    let mut versions: Vec<&str> = taken.iter().map(|one| one.version.as_str()).collect();
-    versions.sort_unstable();
-    versions.dedup();
     let healthy = taken.iter().filter(|one| one.faults.is_empty());
     let named = |one: &&&SeedOutcome| {
         let found = one.found.iter().find(|(visibility, _)| *visibility == Visibility::Root);
@@ -70,9 +68,8 @@ fn head(all: &[SeedOutcome], taken: &[&SeedOutcome]) -> String {
     format!(
         "## Servers drawn at random\n\nSeeds {from} to {to}: {} servers, each drawn with none, one or two faults (`webdyno lab draw --seed \
          N`). What limits a server is measured: by its load with all faults, without each, and without any. {fresh} Shares have a 95% \
-         interval (Wilson). Built by {}.\n\nFalse alarms on servers with which nothing is wrong: {}.\n\n",
+         interval (Wilson).\n\nFalse alarms on servers with which nothing is wrong: {}.\n\n",
         taken.len(),
-        versions.join(", "),
         alarms.text()
     )
 }
@@ -84,6 +81,27 @@ fn visibilities(text: &mut String, taken: &[&SeedOutcome]) {
         let right = Share::of(&judged, |one| one.is_right());
         let misleads = Share::of(&judged, |one| !one.is_right() && one.first().1 > CONFIDENCE_MISLEADS);
         let _ = writeln!(text, "| {} | {} | {} |", visibility.name(), right.text(), misleads.text());
+    }
+    text.push('\n');
+}
+
+/// The same by the program that ran the seeds: each had its own rules, and later ones draw from a larger space.
+fn builds(text: &mut String, taken: &[&SeedOutcome]) {
+    let mut by: BTreeMap<&str, Vec<&SeedOutcome>> = BTreeMap::new();
+    for one in taken {
+        by.entry(&one.version).or_default().push(one);
+    }
+    let mut builds: Vec<_> = by.into_iter().collect();
+    builds.sort_by_key(|(_, servers)| servers.iter().map(|one| one.seed).min());
+    let names = Visibility::ALL.map(Visibility::name);
+    let _ = writeln!(text, "| first finding right, by build | seeds | {} |", names.join(" | "));
+    text.push_str("|---|---|---|---|---|---|\n");
+    for (version, servers) in builds {
+        let seeds = servers.iter().map(|one| one.seed);
+        let (from, to) = (seeds.clone().min().unwrap_or(0), seeds.max().unwrap_or(0));
+        let right = |seen| Share::of(servers.iter().filter_map(|one| one.judged(seen)), |one| one.is_right());
+        let shares = Visibility::ALL.map(|seen| right(seen).text());
+        let _ = writeln!(text, "| {version} | {from} to {to} | {} |", shares.join(" | "));
     }
     text.push('\n');
 }

@@ -278,6 +278,24 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_starves_has_shown_how_many_workers_there_are() {
+        let starves = [
+            (FactId::scoreboard_full_fraction, f64::NAN),
+            (FactId::processes_at_limit_fraction, 1.0),
+            (FactId::in_flight_mean, 60.0),
+            (FactId::connections_reused_fraction, 0.96),
+            // 16 requests are with workers: too many for 25 of which most are held, and few for 100.
+            (FactId::response_time_alone_us, 100_000.0),
+            (FactId::ended_per_s, 160.0),
+        ];
+        let settings = [("MaxRequestWorkers", 100), ("ServerLimit", 1), ("ThreadsPerChild", 25)];
+        let mut facts = facts(&with_changes(BUSY, &starves), &settings);
+        facts.service.as_mut().unwrap().mode = Some("worker".into());
+        assert!(!keepalive_holds_workers::finding::is_proven(&facts));
+        assert_eq!(check(&facts).map(|finding| finding.confidence), Some(0.95));
+    }
+
+    #[test]
     fn the_limit_holds_what_the_files_ask_for() {
         let to = |most, limit| {
             let remedy = with(&[], most, limit, false).unwrap().remedies.remove(0);

@@ -27,6 +27,13 @@ const SAVED_BY_HIGH_LEVEL: f64 = 0.8;
 const PART_MIN: f64 = 0.12;
 const CONFIDENCE_PART: f64 = 0.65;
 
+/// mod_deflate takes 268 kB for each response (deflateInit2 of zlib) and gives them back: the kernel maps, clears and unmaps them. Of
+/// small responses that is several times what compressing them takes.
+const SETUP_PARTS_MAX: f64 = 8.0;
+const COMPRESSING_MIN: f64 = 0.02;
+/// Programs take memory, too.
+const PROGRAMS_MAX: f64 = 0.05;
+
 /// Fires where compressing saturates the cores, or the one core of one thread, and a lower level costs less: by samples where
 /// there are any, else by what a request costs.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -45,7 +52,8 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     };
     let is_most = share >= SHARE_MIN;
     let of_all = processor_time::share_of_all(facts, &[ProcessorWork::Compression]);
-    let is_part = of_all.is_some_and(|share| share >= PART_MIN);
+    let setup = of_all.map_or(0.0, |compressing| setup_share(facts, compressing));
+    let is_part = of_all.is_some_and(|share| share + setup >= PART_MIN);
     let remedy = of_brotli(facts)
         .or_else(|| deflate::sampled_remedy(facts, share))
         .or_else(|| gzip::sampled_remedy(facts))
@@ -55,8 +63,29 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     binds.then_some(())?;
     let begin = if is_most { "Compression takes the CPU." } else { "Compression takes a part of the CPU." };
     let summary = format!("{begin}{}{}", processor_time::sentence(facts), level(&remedy));
-    let finding = finding(facts, summary, share, remedy);
+    let mut finding = finding(facts, summary, share, remedy);
+    finding.remedies.extend((setup > share).then(compressed_files));
     Some(Finding { confidence: if is_most { CONFIDENCE_SAMPLED } else { CONFIDENCE_PART }, ..finding })
+}
+
+/// What getting memory for compressing takes, where nothing else is known to get much.
+fn setup_share(facts: &Facts, compressing: f64) -> f64 {
+    const PROGRAMS: [ProcessorWork; 3] =
+        [ProcessorWork::Php, ProcessorWork::PhpCompilation, ProcessorWork::Application];
+    let of_all = |works: &[ProcessorWork]| processor_time::share_of_all(facts, works).unwrap_or(1.0);
+    let is_deflate = facts.is_service("apache") && compressing >= COMPRESSING_MIN;
+    if !is_deflate || of_all(&PROGRAMS) > PROGRAMS_MAX {
+        return 0.0;
+    }
+    of_all(&[ProcessorWork::Memory]).min(SETUP_PARTS_MAX * compressing)
+}
+
+fn compressed_files() -> Remedy {
+    manual(
+        SettingId::application("compression"),
+        "files are kept twice, or the smallest are sent as they are",
+        "the memory that mod_deflate takes for each response costs more than compressing it: files that are compressed once, or no compression of the smallest",
+    )
 }
 
 /// Where it is Brotli that takes most of it: the level of gzip is not what is too high then.
@@ -202,6 +231,28 @@ mod tests {
         assert!(part.summary.starts_with("Compression takes a part of the CPU. The service's"));
         assert!(with(100, &[]).is_none(), "a small part of it, however dear a request is");
         assert!(with(700, &[(FactId::service_cpu_cores, 0.3), (FactId::cpu_busy_fraction, 0.2)]).is_none());
+    }
+
+    #[test]
+    fn memory_for_compressing_small_responses_counts_with_it() {
+        let with = |places: &[(&str, u64)]| {
+            let mut facts = of(&[], true);
+            let service = facts.service.as_mut().unwrap();
+            service.service = "apache".into();
+            service.modules = vec!["deflate_module".into()];
+            service.scoped = vec![scoped_setting("DeflateCompressionLevel", "9", &[])];
+            let rest: u64 = 1000 - places.iter().map(|(_, count)| count).sum::<u64>();
+            add_samples(&mut facts, &[places, &[("apache2;[kernel];tcp_ack", rest)]].concat());
+            check(&facts)
+        };
+        let memory = ("apache2;[kernel];clear_page_erms", 200);
+        let found = with(&[("apache2;libz.so.1", 30), memory]).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_PART, Some(0.03)));
+        let settings: Vec<_> = found.remedies.iter().map(|remedy| remedy.setting.full_name()).collect();
+        assert_eq!(settings, ["apache DeflateCompressionLevel", "application compression"]);
+        assert!(with(&[("apache2;libz.so.1", 5), memory]).is_none(), "hardly anything is compressed");
+        let php = ("apache2;libphp8.2.so", 300);
+        assert!(with(&[("apache2;libz.so.1", 30), memory, php]).is_none(), "PHP takes memory");
     }
 
     #[test]

@@ -28,6 +28,9 @@ const ENTRY_BYTES: f64 = 320.0;
 /// Where entries per bucket are more than this, finding one takes time.
 const ENTRIES_PER_BUCKET: f64 = 4.0;
 
+/// How many entries it has.
+pub(crate) const SETTING: &str = "net.netfilter.nf_conntrack_max";
+
 /// Fires when the table is full and connections are dropped for it.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
@@ -85,7 +88,6 @@ pub(crate) fn attempts_per_s(facts: &Facts) -> Option<f64> {
 }
 
 fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
-    const SETTING: &str = "net.netfilter.nf_conntrack_max";
     let risk = |entries: f64| {
         format!(
             "{} MB of kernel memory when full; applied live; for a container, set on its host",

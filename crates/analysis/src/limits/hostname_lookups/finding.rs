@@ -216,6 +216,28 @@ mod tests {
     }
 
     #[test]
+    fn processes_that_start_late_for_workers_who_ask_for_names_come_second() {
+        let rush = [
+            (FactId::workers_busy_mean, f64::NAN),
+            (FactId::workers_logging_mean, f64::NAN),
+            (FactId::look_ups_mean, 40.0),
+            (FactId::ended_per_s, 30.0),
+            (FactId::service_processes_grew, 60.0),
+            (FactId::service_processes_max, 65.0),
+            (FactId::worker_processes_started_per_s, 10.0),
+            (FactId::accept_queue_mean, 20.0),
+            (FactId::accept_queue_last, 0.0),
+            (FactId::group_cpu_cores, 0.1),
+        ];
+        let mut facts = facts(&with_changes(&HELD, &rush), &[("MaxRequestWorkers", 150)]);
+        let lookups = scoped_setting("HostnameLookups", "On", &["DocumentRoot /srv/a/"]);
+        facts.service.as_mut().unwrap().scoped.push(lookups);
+        let all = crate::diagnosis::ranking::findings(&facts);
+        let ids: Vec<&str> = all.iter().map(|finding| finding.id.as_str()).collect();
+        assert_eq!(ids[..2], ["hostname-lookups", "apache-spawn-lag"], "{all:?}");
+    }
+
+    #[test]
     fn names_in_rules_are_a_persons_work() {
         for (setting, value, fires) in [
             ("Require", "not host robot.example", true),

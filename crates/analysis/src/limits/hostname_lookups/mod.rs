@@ -36,6 +36,7 @@ pub const LIMIT: Limit = Limit {
         LimitId::LogIo,
         LimitId::SlowClients,
         LimitId::ApacheScoreboardFull,
+        LimitId::ApacheSpawnLag,
     ],
     config_checks: &[config_check::host_names],
     relieves: &[Resource::Processors],

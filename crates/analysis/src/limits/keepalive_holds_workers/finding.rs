@@ -144,6 +144,11 @@ fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
 fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
     let requests = requests_with_workers(facts)?;
     reused_fraction(facts).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
+    // What holds the others would be seen: if their connections are not idle, it is somebody else's requests.
+    let idle = facts.value(FactId::idle_connections_mean);
+    if idle.is_some_and(|idle| idle < HELD_FRACTION_MIN * (workers - requests)) {
+        return None;
+    }
     (requests <= (1.0 - HELD_FRACTION_MIN) * workers).then(|| {
         format!(
             "all {} workers are busy, but with only {} requests",
@@ -293,6 +298,11 @@ mod tests {
             (
                 "neither",
                 vec![(FactId::workers_keepalive_mean, 5.0), (FactId::requests_in_workers_mean, 55.0)],
+                None,
+            ),
+            (
+                "it starves, and what is open is not idle",
+                starves(&[(FactId::idle_connections_mean, 20.0)]),
                 None,
             ),
             ("no queue", vec![(FactId::accept_queue_mean, 0.2)], None),

@@ -1,7 +1,8 @@
 //! When `kernel-limit-total` is found, what proves it, and what to change.
 
-use crate::facts::{Facts, fact_ids};
+use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::conntrack_full;
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -14,6 +15,9 @@ const CONFIDENCE_OF_LOST_PACKETS: f64 = 0.5;
 /// Fires when the run's own verdict says so.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let total = facts.kernel_limit_total.as_ref()?;
+    if is_sustained(facts, &total.limit) {
+        return None;
+    }
     let is_sure = facts.opening_stopped;
     let remedy = |setting: &str, class, why: &str| Remedy {
         setting: SettingId::generator(setting),
@@ -52,11 +56,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Whether it is a table that was seen to be full on the server, in a load that lasted for longer than an entry is kept: then it
+/// limits every load that is so high.
+fn is_sustained(facts: &Facts, table: &str) -> bool {
+    let life_s = facts.value(FactId::conntrack_closed_life_s);
+    table.starts_with(conntrack_full::finding::SETTING)
+        && life_s.zip(facts.window_s(FactId::rate)).is_some_and(|(life_s, window_s)| life_s < window_s)
+        && conntrack_full::finding::check(facts).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::diagnosis::ranking::findings;
-    use crate::facts::FactId;
     use crate::facts::testing::facts;
     use webdyno_model::client::KernelLimitTotal;
 
@@ -77,5 +89,24 @@ mod tests {
         let all = findings(&facts);
         assert!(all[0].summary.contains("28,230 connections") && all[0].summary.contains("28,232"));
         assert!(all[0].remedies.iter().all(|remedy| remedy.setting_changes().is_empty()));
+    }
+
+    #[test]
+    fn a_table_that_limits_loads_that_outlast_its_entries_is_named_by_its_own_limit() {
+        for (life_s, first) in [(3.0, "conntrack-full"), (120.0, "kernel-limit-total")] {
+            let full = [
+                (FactId::rate, 4.0),
+                (FactId::conntrack_full_fraction, 1.0),
+                (FactId::conntrack_drops_per_s, 60.0),
+                (FactId::conntrack_closed_life_s, life_s),
+            ];
+            let mut facts = facts(&full, &[]);
+            let limit = "net.netfilter.nf_conntrack_max".to_owned();
+            facts.kernel_limit_total = Some(KernelLimitTotal { limit, value: 1084, connections: 1087 });
+            facts.opening_stopped = true;
+            let all = findings(&facts);
+            assert_eq!(all[0].id, first, "{life_s}");
+            assert_eq!(all.iter().any(|one| one.id == "kernel-limit-total"), life_s > 10.0);
+        }
     }
 }

@@ -7,8 +7,8 @@
 //! the load hit a limit: connections failed or were retried after a lost packet, or few new ones succeeded towards the end. A
 //! total that was requested (`-n`, `-c`, `-r` times `-d`) and fully reached does not count. Nor does a load that outlasted the
 //! table: after a standstill connections succeeded again, as entries were freed. Such a load measured the sustained rate
-//! (`conntrack-full`, if that table is the one). A total that is near, with a lost packet or a failed connection and no standstill, may be
-//! chance: it is half sure.
+//! (`conntrack-full`, if that table is the one), as does one that lasted for longer than the server's table was seen to keep an
+//! entry. A total that is near, with a lost packet or a failed connection and no standstill, may be chance: it is half sure.
 //!
 //! Entries are freed only after a time (a minute for a port, two for a tracked connection), so such a run stops at the same
 //! total however long it is, and its rate is that total divided by the length of the run. The sustainable rate is the size of
@@ -30,7 +30,7 @@ use crate::limits::{Limit, LimitId};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        connect_time_max_us, connections_opened_per_s, connections_opened_total, failed_fraction,
+        connect_time_max_us, conntrack_closed_life_s, connections_opened_per_s, connections_opened_total, failed_fraction,
         kernel_limit, rate,
     }],
     invalidates_run: true,

@@ -76,12 +76,23 @@ fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let full =
         facts.value(FactId::sending_connections_mean).filter(|full| *full >= HELD_FRACTION_MIN * workers)?;
     let pace = facts.value(FactId::network_sent_bytes_per_s).map(|sent| sent / full);
-    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) {
+    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) || is_of_small_answers(facts) {
         return None;
     }
     let each = pace.map_or(String::new(), |pace| format!(", {}/s each", format_bytes(pace)));
     let words = format!("{} connections have full send queues{each}", format_number(full));
     Some(SlowClients { words, confidence: 0.9 })
+}
+
+/// Whether nearly all that is sent are answers of our load that each fit into a send buffer: those that were seen there were on their
+/// way.
+fn is_of_small_answers(facts: &Facts) -> bool {
+    let sent = facts.value(FactId::network_sent_bytes_per_s);
+    let received = facts.value(FactId::received_bytes_per_s);
+    let are_ours = sent
+        .zip(received)
+        .is_some_and(|(sent, received)| sent - received < OTHERS_BYTES_RATIO_MIN * received);
+    are_ours && facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes < ANSWER_BYTES_MIN)
 }
 
 /// What others get, and how many of their requests end: what our load has at the server is known.
@@ -237,6 +248,11 @@ mod tests {
         for (name, changes, confidence) in [
             ("queues", vec![queues], Some(0.9)),
             ("queues of fast lines", vec![queues, (FactId::network_sent_bytes_per_s, 9e7)], None),
+            (
+                "our own short answers on their way",
+                vec![queues, (FactId::network_sent_bytes_per_s, 40e3), (FactId::answer_bytes_mean, 8_000.0)],
+                None,
+            ),
             ("no load of ours", vec![queues, (FactId::requests_in_workers_mean, f64::NAN)], Some(0.9)),
             ("bytes", vec![], Some(0.85)),
             (

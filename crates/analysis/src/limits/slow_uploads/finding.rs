@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::keepalive_holds_workers::finding::requests_with_workers;
 use crate::limits::manual_remedy::manual;
 use crate::limits::php_fpm_workers_exhausted::pool::FullPool;
 use crate::limits::slow_clients::finding::{HELD_FRACTION_MIN, PACE_BYTES_PER_S};
@@ -15,13 +16,15 @@ use webdyno_model::setting::SettingId;
 
 /// What is seen of a connection is that bytes come in; that a worker waits for them is concluded.
 const CONFIDENCE: f64 = 0.85;
+/// Where the load has no more of the workers than this share, those that it does not have are compared.
+const LOADED_FRACTION_MAX: f64 = 0.5;
 
 /// Fires when clients that send slowly hold the workers that others wait for.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let receiving = facts.value(FactId::receiving_connections_mean)?;
     let pool = HeldPool::of_apache(facts).or_else(|| HeldPool::of_fpm(facts))?;
     let pace = facts.value(FactId::network_received_bytes_per_s).map(|bytes| bytes / receiving);
-    if receiving < HELD_FRACTION_MIN * pool.workers
+    if receiving < HELD_FRACTION_MIN * pool.held_by_others(facts)
         || pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1)
         || worker_waits::machine_is_short(facts)
     {
@@ -66,6 +69,12 @@ impl HeldPool {
         let explains = workers::accept_queue_share(facts, queue);
         let cores = facts.value(FactId::service_cpu_cores);
         Some(Self { words: "workers", workers: proof.workers, queue, cores, explains })
+    }
+
+    /// Of slow lines that pause only some are seen to send at a time: what they hold is what the load does not.
+    fn held_by_others(&self, facts: &Facts) -> f64 {
+        let requests = requests_with_workers(facts).filter(|_| facts.is_service("apache")).unwrap_or(0.0);
+        if requests <= LOADED_FRACTION_MAX * self.workers { self.workers - requests } else { self.workers }
     }
 
     fn of_fpm(facts: &Facts) -> Option<Self> {
@@ -139,6 +148,12 @@ mod tests {
             ("not seen", FactId::receiving_connections_mean, f64::NAN),
         ] {
             assert!(with(&[(name, value)]).is_none(), "{what}");
+        }
+        // Of those that pause some are seen: three in ten of the workers that the load does not have.
+        for (requests, found) in [(2.0, false), (10.0, true), (30.0, false)] {
+            let in_part =
+                [(FactId::receiving_connections_mean, 13.0), (FactId::requests_in_workers_mean, requests)];
+            assert_eq!(with(&in_part).is_some(), found, "{requests}");
         }
     }
 

@@ -24,8 +24,8 @@ const RETRANSMITTED_MUCH: f64 = 0.01;
 const RETRANSMITS_MIN: f64 = 10.0;
 /// Responses that take this many times as long as the quickest ones wait for something.
 const INFLATION_MIN: f64 = 1.3;
-/// Less than this, 1 Mbit/s, is no line that anybody has.
-const BYTES_PER_S_MIN: f64 = 125_000.0;
+/// Of answers alone, without headers: less than this, of half a Mbit/s, is no line that anybody has.
+const BYTES_PER_S_MIN: f64 = 50_000.0;
 /// Of a response's time, what passes while it arrives, or while packets wait.
 const RECEIVING_FRACTION_MIN: f64 = 0.3;
 const WAITING_FRACTION_MIN: f64 = 0.1;
@@ -182,6 +182,8 @@ mod tests {
             (&[(FactId::response_time_inflation, 1.1)][..], None),
             (&[(FactId::received_spread_fraction, 0.5)][..], None),
             (&[(FactId::received_bytes_per_s, 20_000.0)][..], None),
+            // A line of 1 Mbit/s, less its headers.
+            (&[(FactId::received_bytes_per_s, 100_000.0)][..], Some(0.9)),
             // The server itself makes them wait.
             (&[(FactId::accept_queue_mean, 300.0)][..], None),
             (&[(FactId::conntrack_full_fraction, 0.9)][..], None),

@@ -118,7 +118,8 @@ pub const FAULTS: &[Fault] = &[
     },
     Fault {
         id: "conntrack",
-        findings: &["conntrack-full"],
+        // Who sees the load alone sees that its connections came to a standstill at the size of the table.
+        findings: &["conntrack-full", "kernel-limit-total"],
         applies: |server| !server.kept && server.rate() > 2.0 * TRACKED_MIN / TRACKED_S,
         prepare: |server| {
             server.extras.insert(Extra::Tracking);
