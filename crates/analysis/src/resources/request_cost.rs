@@ -157,14 +157,17 @@ mod tests {
         }
     }
 
-    #[test]
-    fn processors_are_those_of_the_group() {
+    fn of(values: &[(FactId, f64)]) -> Option<RequestCost> {
         let base = [
             (FactId::cores, 4.0),
             (FactId::cpu_per_request_us, 2000.0),
             (FactId::connections_reused_fraction, 1.0),
         ];
-        let of = |values: &[(FactId, f64)]| request_cost(&facts(&[&base[..], values].concat(), &[]));
+        request_cost(&facts(&[&base[..], values].concat(), &[]))
+    }
+
+    #[test]
+    fn processors_are_those_of_the_group() {
         let waits = (FactId::pressure_group_cpu_some_fraction, 0.9);
         let (idle, one_core) = ((FactId::usable_busy_fraction, 0.7), (FactId::usable_cores, 1.0));
         for (values, full) in [
@@ -209,6 +212,10 @@ mod tests {
         ] {
             assert_eq!(of(values).is_some(), full, "{values:?}");
         }
+    }
+
+    #[test]
+    fn work_whose_time_is_not_seen_is_a_suspicion() {
         let unseen = [
             (FactId::cpu_busy_fraction, 0.3),
             (FactId::core_busy_fraction, 0.99),
