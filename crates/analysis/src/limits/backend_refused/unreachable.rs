@@ -3,6 +3,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::conntrack_full;
 use crate::limits::manual_remedy::manual;
 use crate::resources::concurrency;
 use crate::settings::backends;
@@ -20,6 +21,10 @@ const CONFIDENCE: f64 = 0.9;
 
 /// Fires when a noticed part of the requests waits for a connection to an address that confirms none.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
+    // A full table of connections on this machine drops the packets, whoever they are for.
+    if conntrack_full::finding::is_full(facts) == Some(true) {
+        return None;
+    }
     let in_flight = concurrency::requests_in_flight(facts)?;
     let (service, topology) = (facts.service.as_ref()?, facts.topology.as_ref());
     let of = |name: FactId, at: &str| facts.value_of(name, at).unwrap_or(0.0);
@@ -73,19 +78,24 @@ mod tests {
     #[test]
     fn a_backend_that_confirms_no_connection_is_named() {
         const GONE: &str = "10.0.0.9:8080";
-        let with = |connecting: f64, open: f64, linked: &str| {
+        let of = |full: f64, connecting: f64, open: f64, linked: &str| {
             let several = [
                 (FactId::upstream_connecting_mean, GONE, connecting),
                 (FactId::upstream_connections_mean, GONE, open),
                 (FactId::upstream_connecting_mean, "10.0.0.8:8080", 0.1),
             ];
-            let base = [(FactId::in_flight_mean, 30.0), (FactId::nginx_backend_timed_out_messages, 180.0)];
+            let base = [
+                (FactId::in_flight_mean, 30.0),
+                (FactId::nginx_backend_timed_out_messages, 180.0),
+                (FactId::conntrack_full_fraction, full),
+            ];
             let mut facts = facts_of_several(&base, &several);
             facts.service.as_mut().unwrap().service = "nginx".into();
             let links = vec![Link { by: linked.into(), ..Link::default() }];
             facts.topology = Some(Topology { links, ..Topology::default() });
             check(&facts)
         };
+        let with = |connecting: f64, open: f64, linked: &str| of(0.0, connecting, open, linked);
         let found = with(29.0, 0.0, GONE).unwrap();
         assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE, Some(0.967)));
         let begins = "Backend at 10.0.0.9:8080 does not respond: 29 of 30 requests in progress at once wait for a connection";
@@ -101,5 +111,6 @@ mod tests {
         ] {
             assert!(with(connecting, open, linked).is_none(), "{what}");
         }
+        assert!(of(1.0, 29.0, 0.0, GONE).is_none(), "the table of connections is full");
     }
 }

@@ -52,12 +52,13 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     };
     let is_most = share >= SHARE_MIN;
     let of_all = processor_time::share_of_all(facts, &[ProcessorWork::Compression]);
-    let setup = of_all.map_or(0.0, |compressing| setup_share(facts, compressing));
-    let is_part = of_all.is_some_and(|share| share + setup >= PART_MIN);
     let remedy = of_brotli(facts)
         .or_else(|| deflate::sampled_remedy(facts, share))
         .or_else(|| gzip::sampled_remedy(facts))
         .or_else(|| of_application(facts))?;
+    let is_deflate = remedy.setting.name == deflate::SETTING;
+    let setup = of_all.filter(|_| is_deflate).map_or(0.0, |compressing| setup_share(facts, compressing));
+    let is_part = of_all.is_some_and(|share| share + setup >= PART_MIN);
     let saved = saved_by_level(&remedy);
     let binds = ((is_most || is_part) && is_saturated()) || costs_more_than_quota(facts, of_all, saved);
     binds.then_some(())?;
@@ -73,8 +74,7 @@ fn setup_share(facts: &Facts, compressing: f64) -> f64 {
     const PROGRAMS: [ProcessorWork; 3] =
         [ProcessorWork::Php, ProcessorWork::PhpCompilation, ProcessorWork::Application];
     let of_all = |works: &[ProcessorWork]| processor_time::share_of_all(facts, works).unwrap_or(1.0);
-    let is_deflate = facts.is_service("apache") && compressing >= COMPRESSING_MIN;
-    if !is_deflate || of_all(&PROGRAMS) > PROGRAMS_MAX {
+    if compressing < COMPRESSING_MIN || of_all(&PROGRAMS) > PROGRAMS_MAX {
         return 0.0;
     }
     of_all(&[ProcessorWork::Memory]).min(SETUP_PARTS_MAX * compressing)

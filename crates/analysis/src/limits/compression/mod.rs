@@ -8,7 +8,8 @@
 //! The cores that the service may use are saturated, or one thread of it has one core to itself (`single-thread-saturated`); the
 //! responses come compressed, at `DeflateCompressionLevel` 7 and above or `gzip_comp_level` 4 and above; and samples of what the
 //! processors do (99 a second, as of `perf record`) show compression for 40% of the service's CPU time and more, or with less confidence for an
-//! eighth. Under a CPU quota that is used up it is named where a lower level gives more than all cores would; of a program of the site that compresses
+//! eighth; of Apache's mod_deflate with the memory that it takes for each response, which of small ones is most of the cost. Under a
+//! CPU quota that is used up it is named where a lower level gives more than all cores would; of a program of the site that compresses
 //! itself without a setting that is known. Where sampling
 //! is not permitted: the server sends files, and a request takes several times the CPU time that sending the same bytes as they
 //! are would take, most of it outside of the kernel.

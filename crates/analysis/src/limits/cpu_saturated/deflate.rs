@@ -10,6 +10,7 @@ use webdyno_model::diagnosis::Remedy;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
+pub(crate) const SETTING: &str = "DeflateCompressionLevel";
 /// The level that zlib takes by itself: those above take up to several times as long for a few percent of the size.
 const LEVEL: i64 = 6;
 /// The share of the requests whose responses may come compressed.
@@ -58,14 +59,14 @@ fn high_level(facts: &Facts) -> Option<i64> {
 /// The level for what is asked for, if it is a high one.
 fn level_of(facts: &Facts, target: Option<&RequestTarget>) -> Option<i64> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
-    let level: i64 = effective::of_host(service, "DeflateCompressionLevel", target)?.parse().ok()?;
+    let level: i64 = effective::of_host(service, SETTING, target)?.parse().ok()?;
     let is_loaded = service.modules.iter().any(|module| module == "deflate_module");
     (level > LEVEL && is_loaded).then_some(level)
 }
 
 fn lower(level: i64, why: String) -> Remedy {
     Remedy {
-        setting: SettingId::of_service("apache", "DeflateCompressionLevel"),
+        setting: SettingId::of_service("apache", SETTING),
         from: Some(SettingValue::Integer(level)),
         to: Some(SettingValue::Integer(LEVEL)),
         class: ApplyClass::Reload,

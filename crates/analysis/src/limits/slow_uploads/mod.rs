@@ -8,8 +8,9 @@
 //!
 //! ## How it is recognised
 //! All workers are busy and connections wait, or all children of a pool of PHP-FPM and its backlog. On many of the clients'
-//! connections bytes come in second by second while nothing is sent: as many as three in ten of the workers. Each of them gets
-//! little: what the machine receives divided by them is no fast line.
+//! connections bytes come in second by second while nothing is sent: as many as three in ten of the workers; of those that our
+//! load does not have, where it has fewer than half of them. Each of them gets little: what the machine receives divided by them
+//! is no fast line.
 //!
 //! ## What to do
 //! A proxy in front that takes in whole requests before it hands them over (nginx with `proxy_request_buffering on`, its
