@@ -220,12 +220,12 @@ mod tests {
         let rush = [
             (FactId::workers_busy_mean, f64::NAN),
             (FactId::workers_logging_mean, f64::NAN),
-            (FactId::look_ups_mean, 40.0),
+            (FactId::look_ups_mean, 25.0),
             (FactId::ended_per_s, 30.0),
             (FactId::service_processes_grew, 60.0),
             (FactId::service_processes_max, 65.0),
             (FactId::worker_processes_started_per_s, 10.0),
-            (FactId::accept_queue_mean, 20.0),
+            (FactId::accept_queue_mean, 55.0),
             (FactId::accept_queue_last, 0.0),
             (FactId::group_cpu_cores, 0.1),
         ];
