@@ -26,6 +26,8 @@ const RETRANSMITS_MIN: f64 = 10.0;
 const INFLATION_MIN: f64 = 1.3;
 /// Of answers alone, without headers: less than this, of half a Mbit/s, is no line that anybody has.
 const BYTES_PER_S_MIN: f64 = 50_000.0;
+/// The same where no round trip was seen to wait: a few lost packets of a quiet server prove no line.
+const BYTES_PER_S_MIN_UNSEEN: f64 = 125_000.0;
 /// Of a response's time, what passes while it arrives, or while packets wait.
 const RECEIVING_FRACTION_MIN: f64 = 0.3;
 const WAITING_FRACTION_MIN: f64 = 0.1;
@@ -58,7 +60,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let spread = facts.value(FactId::received_spread_fraction).or(busiest.and_then(|(_, spread)| spread));
     let flat = spread.is_some_and(|spread| spread <= SPREAD_MAX);
     let slow = facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
-    if bytes < BYTES_PER_S_MIN || !flat || !slow {
+    let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
+    if bytes < bytes_min || !flat || !slow {
         return None;
     }
     let confidence: f64 = match (waits, again) {
@@ -172,6 +175,15 @@ mod tests {
                     (FactId::retransmitted_fraction, 0.03),
                 ][..],
                 Some(0.5),
+            ),
+            // The same of less than 1 Mbit/s: a quiet server whose packets were lost.
+            (
+                &[
+                    (FactId::round_trip_mean_us, UNKNOWN),
+                    (FactId::received_bytes_per_s, 100_000.0),
+                    (FactId::retransmitted_fraction, 0.03),
+                ][..],
+                None,
             ),
             // A short queue that overflows all the time.
             (&[(FactId::round_trip_mean_us, 15_000.0)][..], Some(0.9)),
