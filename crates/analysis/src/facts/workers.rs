@@ -1,7 +1,7 @@
 //! Facts on what workers are held by: requests, connections that are kept, or nothing that this load asked for.
 
 use super::{Derivation, FactBuilder, FactId};
-use crate::measurement::Measurement;
+use crate::measurement::{Measurement, statistics};
 use webdyno_model::run::RunReport;
 use webdyno_model::workload::Arrival;
 
@@ -19,6 +19,9 @@ const TOLD_MIN: f64 = 1.0;
 
 /// A queue that is so full on average has no room for those who come, except for moments.
 const QUEUE_FULL_MIN: f64 = 0.9;
+
+/// Readings of two collectors that are no further apart are of one moment: the queue is read each second.
+const SAME_MOMENT_S: f64 = 1.0;
 
 fact_table! {
     "connections": connections_held_mean, idle_connections_mean, accept_queue_last;
@@ -40,11 +43,7 @@ impl FactBuilder<'_> {
         let less_queue = |all: Option<f64>| all.zip(queue).map(|(all, queue)| (all - queue).max(0.0));
         // More in the queue than there are requests were given up by their clients: how many of them is not known.
         let is_stale = |all: f64| queue.is_some_and(|queue| queue > all);
-        // Connections that wait to be accepted are connections of the port, too; those of clients that gave up wait on, and are
-        // no longer counted as open.
-        let left = self.series.mean("clients.left_count").unwrap_or(0.0);
-        let held = less_queue(self.series.mean("clients.connections_count").map(|open| open + left));
-        self.add_from(FactId::connections_held_mean, held, ("clients.connections_count", Derivation::Mean));
+        self.connections_held();
         // A request that is under way and not in the queue is with a worker, or on its way.
         let in_flight = self.facts.get(&FactId::in_flight_mean).map(|fact| fact.value).filter(|_| loaded);
         let in_workers = match self.requests_beyond_full_queue(queue) {
@@ -57,6 +56,22 @@ impl FactBuilder<'_> {
         self.add_from(FactId::workers_live_mean, live, ("apache.slots_count", Derivation::Mean));
         self.process_growth();
         self.clamps();
+    }
+
+    /// Connections that the server accepted: those that wait for it are connections of the port, too. Clients that gave up wait on,
+    /// and are no longer counted as open. Connections are read more rarely than the queue: each reading goes with the queue of
+    /// its moment, as a queue that grew later would hide them.
+    fn connections_held(&mut self) {
+        const OPEN: &str = "clients.connections_count";
+        let (from_s, to_s) = self.series.window();
+        let readings = self.series.all(OPEN).iter().filter(|(time, _)| (from_s..=to_s).contains(time));
+        let held = readings.filter_map(|(time, open)| {
+            let at = |metric: &str| self.series.nearest(metric, *time, SAME_MOMENT_S);
+            let left = at("clients.left_count").unwrap_or(0.0);
+            Some((open + left - at("sockets.accept_queue_count")?).max(0.0))
+        });
+        let held = statistics::mean(&held.collect::<Vec<f64>>());
+        self.add_from(FactId::connections_held_mean, held, (OPEN, Derivation::Mean));
     }
 
     /// Connections on which nothing is asked. Where the kernel's clock is too coarse to tell, they are as the others: clients that
@@ -174,6 +189,19 @@ mod tests {
         };
         assert_eq!(held(0.0), Some(31.0));
         assert_eq!(held(100.0), Some(31.0));
+    }
+
+    #[test]
+    fn a_queue_that_grows_hides_no_connection() {
+        let queue =
+            |t_s: f64, waiting: f64| sample(t_s, "sockets", &[("sockets.accept_queue_count", waiting)]);
+        let clients = |t_s: f64, open: f64, left: f64| {
+            sample(t_s, "clients", &[("clients.connections_count", open), ("clients.left_count", left)])
+        };
+        // 64 are in the server all the time; connections are read twice, the queue each second.
+        let mut samples: Vec<_> = (1..8).map(|t_s| queue(f64::from(t_s), 336.0)).collect();
+        samples.extend([queue(8.0, 512.0), clients(1.05, 400.0, 0.0), clients(8.05, 240.0, 336.0)]);
+        assert_eq!(of(samples, None).value(FactId::connections_held_mean), Some(64.0));
     }
 
     #[test]

@@ -134,8 +134,8 @@ const SUSPECTED_MIN: f64 = 0.3;
 /// What may be the work of another finding is a limit of its own no more surely than this.
 const CONFIDENCE_MAX_SYMPTOM: f64 = 0.5;
 
-/// A finding in front of one that would bring it about, if only that were proven, is half sure; and so is one that stands
-/// behind a proven one that does: what is left of it shows when that is mended.
+/// A finding in front of one that would bring it about, if only that were proven, is half sure, and comes after it where that
+/// weighs more then; so is one that stands behind a proven one that does: what is left of it shows when that is mended.
 fn lower_symptom_confidence(found: &mut [Finding]) {
     let causes: Vec<(usize, &Limit, bool)> = found
         .iter()
@@ -145,16 +145,23 @@ fn lower_symptom_confidence(found: &mut [Finding]) {
             Some((at, limits::by_id(&cause.id)?, cause.confidence >= CAUSE_CONFIDENCE_MIN))
         })
         .collect();
+    let mut cause_of_first_at = 0;
     for (place, finding) in found.iter_mut().enumerate() {
         let explains = |(at, cause, is_proven): &&(usize, &Limit, bool)| {
             // Of two that bring each other about the first one is the cause.
             (*at < place || !is_proven) && cause.causes.iter().any(|id| finding.id == *id)
         };
-        let Some((_, cause, is_proven)) = causes.iter().find(explains) else { continue };
+        let Some((at, cause, is_proven)) = causes.iter().find(explains) else { continue };
         if *is_proven {
             finding.summary += &format!(" {} also causes this: fix that first.", cause.id);
         }
         finding.confidence = finding.confidence.min(CONFIDENCE_MAX_SYMPTOM);
+        if place == 0 {
+            cause_of_first_at = *at;
+        }
+    }
+    if cause_of_first_at > 0 && weight(&found[cause_of_first_at]) > weight(&found[0]) {
+        found[..=cause_of_first_at].rotate_right(1);
     }
 }
 
@@ -336,17 +343,20 @@ mod tests {
             let known = findings(&Facts::default()).remove(0);
             Finding { id: id.into(), confidence, ..known }
         };
-        for (cause, observed, first) in
-            [(0.2, 0.9, "cpu-saturated"), (0.4, 0.5, "cpu-saturated"), (0.7, 0.5, "log-verbosity")]
-        {
+        for (cause, observed, first) in [
+            (0.2, 0.9, "cpu-saturated"),
+            (0.4, 0.5, "cpu-saturated"),
+            (0.55, 0.5, "log-verbosity"),
+            (0.7, 0.5, "log-verbosity"),
+        ] {
             let found = vec![finding("cpu-saturated", 0.9), finding("log-verbosity", cause)];
             let mut ranked = ranked(found, false);
             lower_symptom_confidence(&mut ranked);
-            assert_eq!(ranked[0].id, first);
+            assert_eq!(ranked[0].id, first, "{cause}");
             let symptom = ranked.iter().find(|finding| finding.id == "cpu-saturated").unwrap();
             assert_eq!(symptom.confidence, observed, "{cause}");
             let names_it = symptom.summary.ends_with(" log-verbosity also causes this: fix that first.");
-            assert_eq!(names_it, first == "log-verbosity", "{}", symptom.summary);
+            assert_eq!(names_it, cause >= CAUSE_CONFIDENCE_MIN, "{}", symptom.summary);
             let other = ranked.iter().find(|finding| finding.id == "log-verbosity").unwrap();
             assert_eq!(other.confidence, cause);
         }

@@ -84,15 +84,16 @@ fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     Some(SlowClients { words, confidence: 0.9 })
 }
 
-/// Whether nearly all that is sent are answers of our load that each fit into a send buffer: those that were seen there were on their
-/// way.
+/// Whether nearly all that is sent are answers, of our load or as they end in the access log, that each fit into a send buffer:
+/// those that were seen there were on their way.
 fn is_of_small_answers(facts: &Facts) -> bool {
+    let answer = facts.value(FactId::answer_bytes_mean);
+    let logged = || answer.zip(facts.ended_per_s()).map(|(bytes, per_s)| bytes * per_s);
     let sent = facts.value(FactId::network_sent_bytes_per_s);
-    let received = facts.value(FactId::received_bytes_per_s);
-    let are_ours = sent
-        .zip(received)
-        .is_some_and(|(sent, received)| sent - received < OTHERS_BYTES_RATIO_MIN * received);
-    are_ours && facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes < ANSWER_BYTES_MIN)
+    let are_known = sent
+        .zip(facts.value(FactId::received_bytes_per_s).or_else(logged))
+        .is_some_and(|(sent, known)| sent - known < OTHERS_BYTES_RATIO_MIN * known);
+    are_known && answer.is_some_and(|bytes| bytes < ANSWER_BYTES_MIN)
 }
 
 /// What others get, and how many of their requests end: what our load has at the server is known.
@@ -312,6 +313,25 @@ mod tests {
             facts.loaded = false;
             assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{name}");
         }
+    }
+
+    #[test]
+    fn short_answers_that_end_are_nobodys_slow_line() {
+        let passive = |answer_bytes: f64| {
+            let mut facts = of(
+                &[
+                    (FactId::received_bytes_per_s, f64::NAN),
+                    (FactId::requests_in_workers_mean, f64::NAN),
+                    (FactId::sending_connections_mean, 25.0),
+                    (FactId::answer_bytes_mean, answer_bytes),
+                ],
+                "prefork",
+            );
+            facts.loaded = false;
+            check(&facts).is_some()
+        };
+        assert!(!passive(9_000.0), "900 of 1100 kB/s are of answers that ended");
+        assert!(passive(350.0));
     }
 
     #[test]
