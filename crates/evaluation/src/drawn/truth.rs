@@ -1,7 +1,8 @@
 //! What limits a server that was drawn, by measuring: its load with all faults, without each, and without any. Pure.
 //!
 //! A removal counts when it raises the rate beyond its interval, or shortens response times by more than loads of the same
-//! server differ; the fault whose removal brings most is the first, and one that brings as much within the noise counts as well.
+//! server differ and leaves hardly any request to fail; the fault whose removal brings most is the first, and one that brings as
+//! much within the noise counts as well.
 
 use serde::{Deserialize, Serialize};
 use webdyno_lab::draw::DrawnServer;
@@ -15,6 +16,8 @@ const P50_RATIO_MIN: f64 = 1.3;
 const P99_RATIO_MIN: f64 = 1.6;
 const P50_US_MIN: f64 = 3_000.0;
 const P99_US_MIN: f64 = 15_000.0;
+/// Where more requests than this still fail, the times of the others are those of the lucky ones.
+const FAILED_TIMES_MAX: f64 = 0.05;
 /// Removals whose gains (as logarithms) differ by less bring the same.
 const TIE: f64 = 0.12;
 /// What a server may be like with which nothing is wrong.
@@ -145,8 +148,11 @@ fn gain(before: &RoundOutcome, after: &RoundOutcome) -> Option<f64> {
     let is_first = after.gains.iter().any(|gain| gain.over == before.name);
     let is_faster =
         rate >= RATE_RATIO_MIN.ln() && low.filter(|_| is_first).is_none_or(|low| low >= RATE_LOW_MIN);
-    let is_sooner = p50.0 >= P50_RATIO_MIN && p50.1 >= P50_US_MIN && rate > -RATE_RATIO_MIN.ln();
-    let is_steadier = p99.0 >= P99_RATIO_MIN && p99.1 >= P99_US_MIN && rate > -RATE_RATIO_MIN.ln();
+    let are_answered = after.figure("load.failed_fraction").is_none_or(|failed| failed <= FAILED_TIMES_MAX);
+    let is_sooner =
+        are_answered && p50.0 >= P50_RATIO_MIN && p50.1 >= P50_US_MIN && rate > -RATE_RATIO_MIN.ln();
+    let is_steadier =
+        are_answered && p99.0 >= P99_RATIO_MIN && p99.1 >= P99_US_MIN && rate > -RATE_RATIO_MIN.ln();
     let counted = |is_so: bool, gain: f64| if is_so { gain } else { 0.0 };
     let sooner = counted(is_sooner, p50.0.ln()).max(counted(is_steadier, p99.0.ln() / 2.0));
     (is_faster || is_sooner || is_steadier).then_some(counted(is_faster, rate).max(sooner))

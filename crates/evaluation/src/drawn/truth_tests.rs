@@ -86,6 +86,17 @@ fn of_two_faults_the_one_that_brings_most_is_the_first() {
 }
 
 #[test]
+fn the_times_of_the_few_that_are_answered_are_nobodys_gain() {
+    let server = server(2);
+    // Without the one all is well; without the other most still fail, and the others are quick.
+    let mut rounds = outcome(&[(10.0, 1012.0), (2600.0, 4.6), (18.0, 2.5), (4450.0, 4.3)]);
+    let first = |rounds: &ScenarioOutcome| truth(&server, rounds).unwrap().first;
+    assert_eq!(first(&rounds), [server.faults[1].id]);
+    rounds.rounds[2].figures.insert("load.failed_fraction".into(), Some(0.12));
+    assert_eq!(first(&rounds), [server.faults[0].id]);
+}
+
+#[test]
 fn a_server_without_faults_is_one_that_keeps_up() {
     let mut healthy = server(0);
     (healthy.is_full, healthy.alone_ms, healthy.offered_per_s) = (false, 20.0, Some(100.0));

@@ -55,7 +55,6 @@ impl SignalSource {
                 "php_fpm.",
                 "opcache.",
                 "mariadb.",
-                "clients.",
                 "php_functions.",
                 "php_scripts.",
                 "apache_scripts.",
@@ -83,7 +82,7 @@ impl SignalSource {
             // Of a database that lets nobody in the sockets are seen (proc_pid_net(5)).
             Self::Database => metric == "mariadb.clients_count",
             // The front's configuration says which PHP-FPM is its own, and that one's where it listens (proc_pid_cmdline(5)).
-            Self::Root => metric == RECEIVING || is_of_pool(metric),
+            Self::Root => is_of_pool(metric),
             _ => metric == RECEIVING,
         };
         // Lines of FPM's log are counted among what its pools tell.
@@ -108,7 +107,8 @@ impl SignalSource {
     }
 }
 
-/// Sockets of the port are listed for everybody, with what came in on each (sock_diag(7)).
+/// Sockets of the port are listed for everybody, with what came in on each and when (sock_diag(7)): an agent as `nobody` reads all of
+/// `clients.`. Whose they are is told by descriptors: of these only the ones that send slowly need nobody's.
 const RECEIVING: &str = "clients.receiving_count";
 
 /// Whether a metric is what anybody sees of PHP-FPM's pools: their processes, and their sockets' queues.
@@ -204,7 +204,13 @@ mod tests {
 
     #[test]
     fn what_is_hidden_is_gone_and_the_rest_is_there() {
-        let names = ["apache.slots_count", "cpu.user_s", "mariadb.x", "php_fpm.www.log_timeouts_count"];
+        let names = [
+            "apache.slots_count",
+            "clients.idle_count",
+            "cpu.user_s",
+            "mariadb.x",
+            "php_fpm.www.log_timeouts_count",
+        ];
         let values = names.map(|name| (name.to_owned(), Number(1.0)));
         let sample = Sample { source: "x".into(), values: values.into(), ..Sample::default() };
         let service = ServiceSnapshot { status_url: Some("http://x/".into()), ..ServiceSnapshot::default() };
@@ -220,11 +226,15 @@ mod tests {
         };
         assert_eq!(
             left(&[SignalSource::StatusPage]),
-            ("cpu.user_s mariadb.x php_fpm.www.log_timeouts_count".to_owned(), false)
+            ("clients.idle_count cpu.user_s mariadb.x php_fpm.www.log_timeouts_count".to_owned(), false)
         );
         assert_eq!(
             left(&[SignalSource::Logs, SignalSource::Database]),
-            ("apache.slots_count cpu.user_s".to_owned(), true)
+            ("apache.slots_count clients.idle_count cpu.user_s".to_owned(), true)
+        );
+        assert_eq!(
+            left(&[SignalSource::Root]),
+            ("apache.slots_count clients.idle_count cpu.user_s".to_owned(), true)
         );
         assert_eq!(source_sets().len(), 15);
     }

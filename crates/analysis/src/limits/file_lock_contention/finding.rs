@@ -20,6 +20,8 @@ const CONFIDENCE_WATCHED: f64 = 0.7;
 const SESSION: &str = "/sess_";
 /// What the file of Apache's lock around accept begins with (`Mutex fcntl`, `flock`): who waits there has no request.
 const ACCEPT: &str = "mpm-accept";
+/// By another name it is known by who waits there: about all idle workers, and no fewer than this share of them.
+const IDLE_FRACTION_MIN: f64 = 0.5;
 
 /// Fires when a good part of the requests waits for a lock on one file that is no session.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -30,7 +32,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let (file, waiting) = files.max_by(|a, b| a.1.total_cmp(&b.1))?;
     let idle = facts.value(FactId::workers_idle_mean).unwrap_or(0.0);
     let slower = slower_than_alone(facts);
-    if waiting < WAITING_MIN + idle
+    let may_accept = waiting >= IDLE_FRACTION_MIN * idle && waiting < WAITING_MIN + idle;
+    if waiting < WAITING_MIN
+        || may_accept
         || !is_much(facts, waiting)
         || (facts.loaded && slower.is_none())
         || memory_evidence::is_proven(facts)
@@ -91,6 +95,8 @@ mod tests {
         let begins =
             "7 of 16 requests in flight wait for a lock on the file /srv/counter: one holds it at a time";
         assert!(found.summary.starts_with(begins), "{}", found.summary);
+        let many_idle = with("/srv/counter", &[(FactId::workers_idle_mean, 40.0)]);
+        assert!(many_idle.is_some(), "the workers of the front are idle, and 7 of the backend wait");
         for (what, file, changes) in [
             ("a session has its own finding", "/var/lib/php/sessions/sess_", vec![]),
             ("few of many", "/srv/counter", vec![(FactId::in_flight_mean, 60.0)]),

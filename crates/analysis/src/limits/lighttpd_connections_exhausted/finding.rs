@@ -33,10 +33,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let places = places(facts).filter(|_| facts.is_service("lighttpd"))?;
     let max = places.max * places.workers;
     let queue = noticed_queue(facts)?;
-    // What waits to be accepted is among the kernel's connections. These are listed now and then, and the queue grows meanwhile.
     let are_taken =
         |(least, most): (f64, f64)| most >= TAKEN_FRACTION_MIN * max && least <= TAKEN_FRACTION_MAX * max;
-    let held = facts.value(FactId::client_connections_mean).map(|all| all - queue);
+    let held = facts.value(FactId::connections_held_mean);
     let is_held = held.is_some_and(|held| are_taken((held, held)));
     let is_taken = is_held || served_at_once(facts).is_some_and(are_taken);
     let computes =
@@ -68,7 +67,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             .value(FactId::in_flight_mean)
             .map(|in_flight| significant((queue / in_flight.max(1.0)).min(1.0), 3)),
         facts: facts.cite(&fact_ids! {
-            accept_queue_mean, client_connections_mean, idle_connections_mean, busiest_thread_fraction, in_flight_mean,
+            accept_queue_mean, connections_held_mean, idle_connections_mean, busiest_thread_fraction, in_flight_mean,
             upstream_waiting_mean, response_time_mean_us, response_time_alone_us, cpu_busy_fraction, rate,
         }),
         remedies: vec![remedy(&places, max + queue)],
@@ -161,7 +160,7 @@ mod tests {
 
     const BASE: [(FactId, f64); 5] = [
         (FactId::accept_queue_mean, 53.0),
-        (FactId::client_connections_mean, 60.0),
+        (FactId::connections_held_mean, 7.0),
         (FactId::busiest_thread_fraction, 0.01),
         (FactId::in_flight_mean, 53.0),
         (FactId::rate, 159.0),
@@ -180,14 +179,14 @@ mod tests {
         let begins = "lighttpd has all connections that it may have (server.max-connections 8), and 53 wait to be accepted";
         assert!(found.summary.starts_with(begins), "{}", found.summary);
         assert_eq!(found.remedies[0].to, Some(SettingValue::Integer(128)));
-        let unlisted = (FactId::client_connections_mean, f64::NAN);
+        let unlisted = (FactId::connections_held_mean, f64::NAN);
         let slowest =
             [(50_000.0, Some(CONFIDENCE_SERVED)), (90_000.0, Some(CONFIDENCE_SERVED)), (5_000.0, None)];
         for (alone_us, confidence) in slowest {
             let served = with(&[unlisted, (FactId::response_time_alone_us, alone_us)], Some(8));
             assert_eq!(served.map(|finding| finding.confidence), confidence, "{alone_us}");
         }
-        let rare = [(FactId::client_connections_mean, 54.0), (FactId::response_time_alone_us, 60_000.0)];
+        let rare = [(FactId::connections_held_mean, 1.0), (FactId::response_time_alone_us, 60_000.0)];
         assert_eq!(with(&rare, Some(8)).map(|finding| finding.confidence), Some(CONFIDENCE_SERVED));
         let always = (FactId::accept_queue_waiting_fraction, 1.0);
         let accepts = |more: &[(FactId, f64)]| with(&[&[always, unlisted], more].concat(), Some(8));

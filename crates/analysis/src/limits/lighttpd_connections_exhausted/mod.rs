@@ -28,9 +28,9 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, accept_queue_waiting_fraction, busiest_thread_fraction, client_connections_mean, cpu_busy_fraction,
-        idle_connections_mean, in_flight_mean, open_files_fraction, rate, response_time_alone_us, response_time_mean_us,
-        upstream_waiting_mean, worker_processes_blocked_mean,
+        accept_queue_mean, accept_queue_waiting_fraction, busiest_thread_fraction, client_connections_mean,
+        connections_held_mean, cpu_busy_fraction, idle_connections_mean, in_flight_mean, open_files_fraction, rate,
+        response_time_alone_us, response_time_mean_us, upstream_waiting_mean, worker_processes_blocked_mean,
     }],
     causes: &[LimitId::AcceptQueueOverflow, LimitId::LostSyns, LimitId::SynQueueOverflow],
     ceilings: &[ceiling::ceiling],

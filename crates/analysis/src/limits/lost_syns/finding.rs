@@ -3,6 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
+use crate::resources::processors;
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::setting::SettingId;
@@ -13,6 +14,8 @@ const LOST_FRACTION_MIN: f64 = 0.01;
 const LOST_MIN: f64 = 5.0;
 /// When the server itself dropped so many of what was lost, it is its drops that have to be explained.
 const SERVER_SHARE_MAX: f64 = 0.2;
+/// Where the processors are full in spite of it, more requests that arrive get no more of them.
+const CONFIDENCE_MAX_FULL: f64 = 0.5;
 
 /// Fires when SYNs are lost and nothing of the server is known to have dropped them.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -32,7 +35,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let is_observed = facts.value(FactId::listen_drops).is_some();
     // Only a client knows how long it connected; what the server sees came as far as its network interface.
     let came_here = facts.value(FactId::connect_time_p99_us).is_none();
-    let (confidence, server) = match (is_observed, came_here) {
+    let (confidence, server): (f64, &str) = match (is_observed, came_here) {
         (true, true) => (
             0.8,
             "They came to this machine, and no queue of the server dropped them: its firewall does, or the replies are lost",
@@ -50,7 +53,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             share * 100.0,
             format_number(lost)
         ),
-        confidence,
+        confidence: if processors::are_short(facts) {
+            confidence.min(CONFIDENCE_MAX_FULL)
+        } else {
+            confidence
+        },
         explains_fraction: crate::limits::common::connect_time_share(facts),
         facts: facts.cite(&fact_ids! {
             lost_syn_connections, lost_syn_fraction, connect_time_p99_us, connect_time_max_us,
@@ -98,6 +105,18 @@ mod tests {
         assert!(finding.summary.contains("14% of the connections (110)"), "{}", finding.summary);
         assert!(finding.summary.contains("a firewall does, its own one or another"), "{}", finding.summary);
         assert_eq!(check(&facts(&LOST[..4], &[])).unwrap().confidence, 0.5);
+    }
+
+    #[test]
+    fn full_processors_come_first() {
+        let full = [
+            (FactId::cpu_busy_fraction, 0.99),
+            (FactId::cores, 2.0),
+            (FactId::service_cpu_cores, 1.9),
+            (FactId::pressure_group_cpu_some_fraction, 0.9),
+        ];
+        let finding = check(&facts(&[&LOST[..], &full[..]].concat(), &[])).unwrap();
+        assert_eq!(finding.confidence, CONFIDENCE_MAX_FULL);
     }
 
     #[test]

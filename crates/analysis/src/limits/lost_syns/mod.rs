@@ -8,7 +8,8 @@
 //! At least 1 in 100 connections took what lost SYNs cost, or was abandoned, while the server's own counters of dropped
 //! connections do not rise, and its conntrack table has room. Without these counters it is only a suspicion. Without load of
 //! our own the server's side tells it, as far as the packets came to it: a first packet that comes again, with the same port and
-//! sequence number, had no answer.
+//! sequence number, had no answer. Where the CPU is saturated in spite of it, more connections would get no more of it: it is half
+//! sure then.
 //!
 //! ## What to do
 //! No setting of the web server helps. Look for what drops the packets: rate limits for new connections on a firewall or load

@@ -117,6 +117,7 @@ fn pace(facts: &Facts) -> Option<f64> {
         (us > 0.0).then(|| bytes / us * 1e6)
     };
     of_answer().or_else(|| match noticed_queue(facts) {
+        Some(_) if !facts.loaded => pace_of_connections(facts),
         None => facts.value(FactId::request_bytes_per_s).or_else(|| pace_of_connections(facts)),
         Some(_) => {
             // The queue also has those that were given up: no fewer are with workers than those that end take.
@@ -129,7 +130,9 @@ fn pace(facts: &Facts) -> Option<f64> {
 /// The same of each connection, where nobody tells how many requests are under way: kept ones are idle between answers, so that those
 /// come no slower than this. What still waits in the kernel to be sent waits for its client.
 fn pace_of_connections(facts: &Facts) -> Option<f64> {
-    let connections = facts.value(FactId::client_connections_mean).filter(|all| *all >= 1.0)?;
+    let accepted =
+        facts.value(FactId::connections_held_mean).or(facts.value(FactId::client_connections_mean));
+    let connections = accepted.filter(|all| *all >= 1.0)?;
     let waits_for_clients = facts
         .value(FactId::sending_connections_mean)
         .is_some_and(|sending| sending >= SENDING_FRACTION_MAX * connections);
@@ -251,6 +254,26 @@ mod tests {
             let found = check(&facts).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{connections} connections, {sending} sending, {size} bytes");
         }
+    }
+
+    #[test]
+    fn only_watched_those_that_wait_to_be_accepted_get_nothing() {
+        let limited = [("SetOutputFilter", "RATE_LIMIT"), ("SetEnv", "rate-limit 132")];
+        let watched = |accepted: f64| {
+            let values = [
+                (FactId::rate, 27.8),
+                (FactId::answer_bytes_mean, 230_000.0),
+                (FactId::client_connections_mean, 148.0),
+                (FactId::connections_held_mean, accepted),
+                (FactId::accept_queue_mean, 100.0),
+            ];
+            let mut facts = facts(&values, &[]);
+            facts.loaded = false;
+            let one = |(setting, value): &(&str, &str)| scoped_setting(setting, value, &[]);
+            facts.service.as_mut().unwrap().scoped = limited.iter().map(one).collect();
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!([watched(48.0), watched(148.0)], [Some(CONFIDENCE_WATCHED), None]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn check(facts: &Facts) -> Option<Finding> {
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, answer_bytes_mean, backend_connections_failed_logged, backend_unreachable_logged, busiest_thread_fraction,
-        client_connections_mean, cpu_busy_fraction,
+        client_connections_mean, connections_held_mean, cpu_busy_fraction,
         db_refusals_logged, ended_per_s, failed_fraction, first_byte_mean_us, forbidden_fraction,
         in_flight_mean, offered_rate, open_files_messages, open_files_program_messages, proxy_connections_failed_logged,
         rate, rate_ci95_fraction, received_bytes_per_s, receiving_connections_mean, sending_connections_mean, request_bytes_per_s, request_timeout_fraction, response_time_alone_us,
@@ -59,6 +59,7 @@ pub const LIMIT: Limit = Limit {
     causes: &[
         LimitId::SlowClients,
         LimitId::ApacheWorkersExhausted,
+        LimitId::KeepaliveHoldsWorkers,
         LimitId::UpstreamBandwidth,
         LimitId::BackendRefused,
     ],

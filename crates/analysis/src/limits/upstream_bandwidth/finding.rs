@@ -14,8 +14,12 @@ const SPREAD_MAX: f64 = 0.15;
 const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
 /// ..if it is by this much: a response to a small packet may be held back for 40 ms, and a busy machine is late.
 const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
-/// The same where segments are lost as well: a short queue that overflows all the time adds little.
+/// The same where segments are lost as well (a short queue that overflows all the time adds little), or answers are seen on the way.
 const ROUND_TRIP_EXCESS_US_LOST: f64 = 10_000.0;
+/// Of the requests in flight, those whose answer was sent and is not confirmed. Each fits into the window that a client's kernel opens
+/// with: it is confirmed as it arrives, however late the client itself is.
+const ON_THE_WAY_FRACTION_MIN: f64 = 0.6;
+const WINDOW_BYTES: f64 = 60_000.0;
 /// The share of segments that are sent again from which on a queue overflows: on a good line it is below a thousandth.
 const RETRANSMITTED_MIN: f64 = 0.002;
 /// The share that is much by itself: on the internet one in a hundred is a bad day.
@@ -39,8 +43,8 @@ const EXPLAINS: f64 = 0.85;
 const CITED: &[FactId] = &fact_ids! {
     received_bytes_per_s, received_spread_fraction, received_bytes_per_answer, nic_sent_bits_per_s,
     nic_sent_spread_fraction, round_trip_mean_us, round_trip_min_us, retransmits, retransmits_per_s,
-    retransmitted_fraction, receiving_fraction, response_time_inflation, accept_queue_mean, workers_idle_mean,
-    rate,
+    retransmitted_fraction, receiving_fraction, response_time_inflation, sending_connections_mean, in_flight_mean,
+    accept_queue_mean, workers_idle_mean, rate,
 };
 
 /// Fires when the way to the visitors is full and nothing of the server is.
@@ -52,14 +56,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         && facts.value(FactId::retransmits).is_some_and(|count| count >= RETRANSMITS_MIN);
     let much = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MUCH);
     let round_trips = facts.value(FactId::round_trip_mean_us).zip(facts.value(FactId::round_trip_min_us));
-    let excess_us = if again { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
+    let on_the_way = are_on_the_way(facts);
+    let excess_us =
+        if again || on_the_way { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
     let waits =
         round_trips.filter(|(mean, min)| *mean >= ROUND_TRIP_RATIO_MIN * min && mean - min >= excess_us);
     let busiest = busiest_interface(facts);
     let bytes = facts.value(FactId::received_bytes_per_s).or(busiest.map(|(bytes, _)| bytes))?;
     let spread = facts.value(FactId::received_spread_fraction).or(busiest.and_then(|(_, spread)| spread));
     let flat = spread.is_some_and(|spread| spread <= SPREAD_MAX);
-    let slow = facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
+    // Where a queue is as long all the time, all answers are as late.
+    let slow = on_the_way
+        || facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
     let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
     if bytes < bytes_min || !flat || !slow {
         return None;
@@ -86,7 +94,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         .filter(|_| again)
         .map_or(String::new(), |count| format!(" {} retransmits.", format_number(count)));
     let server = match facts.service {
-        Some(_) => "while nothing on the server is at its limit",
+        Some(_) => "while no queue on the server is full",
         None => "and whether the server is at a limit of its own was not observed",
     };
     Some(Finding {
@@ -100,6 +108,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(CITED),
         remedies: network_saturated::finding::remedies(facts, true),
     })
+}
+
+/// Whether most of the requests in flight have their answer between server and client.
+fn are_on_the_way(facts: &Facts) -> bool {
+    let fits = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes <= WINDOW_BYTES);
+    let sent = facts.value(FactId::sending_connections_mean).zip(facts.value(FactId::in_flight_mean));
+    fits && sent.is_some_and(|(sent, in_flight)| sent >= ON_THE_WAY_FRACTION_MIN * in_flight.max(1.0))
 }
 
 /// Whether answers are slow on the way: while they arrive, or by what packets wait. Of a server that is not seen nobody knows what
@@ -154,6 +169,15 @@ mod tests {
         (FactId::nic_sent_spread_fraction, "lo", 0.9),
     ];
 
+    const ON_THE_WAY: &[(FactId, f64)] = &[
+        (FactId::round_trip_mean_us, 18_000.0),
+        (FactId::retransmits, 0.0),
+        (FactId::answer_bytes_mean, 6_000.0),
+        (FactId::sending_connections_mean, 22.0),
+        (FactId::in_flight_mean, 28.0),
+        (FactId::response_time_inflation, 1.1),
+    ];
+
     #[test]
     fn a_full_line_somewhere_makes_packets_wait_and_be_lost() {
         const UNKNOWN: f64 = f64::NAN;
@@ -188,6 +212,8 @@ mod tests {
             // A short queue that overflows all the time.
             (&[(FactId::round_trip_mean_us, 15_000.0)][..], Some(0.9)),
             (&[(FactId::round_trip_mean_us, 15_000.0), (FactId::retransmits, 2.0)][..], None),
+            // A long queue that loses nothing: the answers are in it.
+            (ON_THE_WAY, Some(0.7)),
             // A line that loses packets without a queue, one that is far, and one that nothing waits for.
             (&[(FactId::round_trip_mean_us, 3000.0)][..], None),
             (&[(FactId::round_trip_min_us, 390_000.0)][..], None),
@@ -203,6 +229,10 @@ mod tests {
             let values = with_changes(FULL, changes);
             let found = check(&facts_of_several(&values, &LINKS)).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{changes:?}");
+        }
+        for changed in [(FactId::answer_bytes_mean, 400_000.0), (FactId::sending_connections_mean, 4.0)] {
+            let values = with_changes(FULL, &with_changes(ON_THE_WAY, &[changed]));
+            assert!(check(&facts_of_several(&values, &LINKS)).is_none(), "{changed:?}");
         }
         let mut outside = facts_of_several(FULL, &[]);
         outside.service = None;

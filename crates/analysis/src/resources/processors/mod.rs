@@ -65,7 +65,7 @@ pub fn cpu_shortage(facts: &Facts) -> Option<CpuShortage> {
     }
     // A program with a thread for each processor queues its work itself: nobody waits for a processor then.
     let (wait, confidence) = waits(facts, usable)
-        .or_else(|| is_filled_by_itself(facts, usable).then_some((None, CONFIDENCE_FILLED)))?;
+        .or_else(|| is_filled_by_itself(facts, usable, busy).then_some((None, CONFIDENCE_FILLED)))?;
     Some(CpuShortage { usable, busy, wait, confidence })
 }
 
@@ -90,9 +90,10 @@ pub fn are_filled_by_service(facts: &Facts, generator_cores: f64) -> bool {
     are_short(facts) || (is_full && waits.is_some_and(|wait| wait >= WAIT_FRACTION_SOME))
 }
 
-/// Whether the service has nearly all of the processors, or leaves them to the generator alone.
-fn is_filled_by_itself(facts: &Facts, usable: f64) -> bool {
+/// Whether the service has nearly all of the processors (of full ones, of what they do), or leaves them to the generator alone.
+fn is_filled_by_itself(facts: &Facts, usable: f64, busy: f64) -> bool {
     let Some(own) = own_cores(facts) else { return false };
+    let usable = if busy >= BUSY_FRACTION_KEPT_UP { usable * busy.min(1.0) } else { usable };
     let generator = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
     own >= OWN_FRACTION_ALL * usable
         || (own >= OWN_FRACTION_MOST * usable && own + generator >= OWN_FRACTION_ALL * usable)
@@ -288,7 +289,7 @@ mod tests {
         (FactId::usable_busy_fraction, 0.97),
         (FactId::usable_cores, 1.0),
         (FactId::cores, 2.0),
-        (FactId::service_cpu_cores, 0.9),
+        (FactId::service_cpu_cores, 0.85),
     ];
 
     fn confidence(more: &[(FactId, f64)]) -> Option<f64> {
@@ -320,6 +321,11 @@ mod tests {
             (&[], None),
             (
                 &[(FactId::pressure_group_cpu_some_fraction, 0.08), (FactId::service_cpu_cores, 0.95)],
+                Some(0.8),
+            ),
+            // Nearly all of what a full core did.
+            (
+                &[(FactId::pressure_group_cpu_some_fraction, 0.08), (FactId::service_cpu_cores, 0.9)],
                 Some(0.8),
             ),
         ] {
