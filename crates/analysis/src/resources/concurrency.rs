@@ -47,6 +47,13 @@ pub(crate) fn requests_worked_on(facts: &Facts) -> Option<f64> {
     Some(requests_in_flight(facts)? - requests_queued(facts)).filter(|count| *count > 0.0)
 }
 
+/// The part that these are of the requests that are worked on, as those in a queue wait for these; of those in flight where it is not known
+/// how many that are.
+pub(crate) fn share_of_requests(facts: &Facts, count: f64) -> Option<f64> {
+    let of = requests_worked_on(facts).or_else(|| requests_in_flight(facts))?;
+    Some((count / of).min(1.0))
+}
+
 /// Requests that the programs behind the server work on.
 pub(crate) fn worked_on_behind(facts: &Facts) -> f64 {
     let asked = [FactId::upstream_waiting_mean, FactId::upstream_unsure_mean];

@@ -1,7 +1,7 @@
 //! What PHP takes of the processors, and which of its pools has most to do.
 
 use crate::facts::{FactId, Facts};
-use crate::resources::concurrency;
+use crate::resources::{concurrency, processors};
 
 /// From this share on the processors are full.
 const BUSY_FRACTION_MIN: f64 = 0.85;
@@ -41,7 +41,9 @@ pub(crate) fn cost_at(facts: &Facts, cores: f64, busy_fraction_min: f64) -> Opti
             .filter(|count| *count >= 1.0)
             .map(|count| (cores / count).min(1.0))
     };
-    let share = of_processors.or_else(of_requests).filter(|share| *share >= SHARE_MIN)?;
+    // What a group may use is full where its quota is used up, however idle the machine is.
+    let of_quota = || processors::used_up_quota(facts).map(|quota| (cores / quota).min(1.0));
+    let share = of_processors.or_else(of_quota).or_else(of_requests).filter(|share| *share >= SHARE_MIN)?;
     Some(PhpCost { cores, share, each_us })
 }
 

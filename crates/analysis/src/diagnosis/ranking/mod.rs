@@ -134,9 +134,8 @@ const SUSPECTED_MIN: f64 = 0.3;
 /// What may be the work of another finding is a limit of its own no more surely than this.
 const CONFIDENCE_MAX_SYMPTOM: f64 = 0.5;
 
-/// A finding in front of one that would bring it about, if only that were proven, is half sure, and comes after it where it does not
-/// know what it explains and weighs less then; so is one that stands behind a proven one that does: what is left of it shows when
-/// that is mended.
+/// A finding in front of one that would bring it about, if only that were proven, is half sure, and comes after it where that
+/// weighs more then; so is one that stands behind a proven one that does: what is left of it shows when that is mended.
 fn lower_symptom_confidence(found: &mut [Finding]) {
     let causes: Vec<(usize, &Limit, bool)> = found
         .iter()
@@ -161,8 +160,7 @@ fn lower_symptom_confidence(found: &mut [Finding]) {
             cause_of_first_at = *at;
         }
     }
-    let is_vague = found.first().is_some_and(|first| first.explains_fraction.is_none());
-    if is_vague && cause_of_first_at > 0 && weight(&found[cause_of_first_at]) > weight(&found[0]) {
+    if cause_of_first_at > 0 && weight(&found[cause_of_first_at]) > weight(&found[0]) {
         found[..=cause_of_first_at].rotate_right(1);
     }
 }

@@ -40,9 +40,9 @@ const CONFIDENCE_SILENT: f64 = 0.6;
 const CONFIDENCE_SILENT_WATCHED: f64 = 0.5;
 /// A group that uses this share of its quota on average is stopped by it as soon as it wants more.
 const USED_UP_FRACTION_MIN: f64 = 0.85;
-/// One that uses less is stopped in bursts, in fewer periods than this; and what costs less of the time than that is not why everything
+/// One that uses less is stopped in bursts, in fewer periods than this (by others in the group as well, such as the agent); and what costs less of the time than that is not why everything
 /// else waits.
-const PERIODS_FRACTION_BURSTS: f64 = 0.5;
+const PERIODS_FRACTION_BURSTS: f64 = 0.9;
 const EXPLAINED_PART_MAX: f64 = 0.2;
 const CONFIDENCE_PART: f64 = 0.55;
 
@@ -418,6 +418,17 @@ mod tests {
             (FactId::slow_in_server_fraction, 0.1),
         ] {
             assert!(with(&[(name, value)]).is_none(), "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn a_quota_that_is_not_used_up_is_a_part_of_the_answer() {
+        for (periods, used, confidence) in
+            [(0.74, 0.08, CONFIDENCE_PART), (0.74, 0.1, 0.95), (0.98, 0.08, 0.95)]
+        {
+            let seen = [(FactId::throttled_fraction, periods), (FactId::group_cpu_cores, used)];
+            let found = check(&facts(&with_changes(&STOPPED, &seen), &[])).unwrap();
+            assert_eq!(found.confidence, confidence, "{periods} {used}");
         }
     }
 

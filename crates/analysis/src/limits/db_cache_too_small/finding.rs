@@ -15,7 +15,7 @@ use webdyno_model::setting::SettingId;
 const REPLACED_FRACTION_MIN: f64 = 0.5;
 /// Fewer reads than this per second no disk of today needs a second for.
 const READS_PER_S_MIN: f64 = 20.0;
-/// What part of the requests in flight must wait for the disk to be what limits.
+/// What part of the requests that are worked on must wait for the disk to be what limits.
 const SHARE_MIN: f64 = 0.25;
 /// Statements that have more of a core each compute rather than wait.
 const COMPUTING_MAX: f64 = 0.5;
@@ -39,7 +39,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let waiting =
         concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
     let computes = facts.value(FactId::db_cpu_cores).is_some_and(|cores| cores > COMPUTING_MAX * waiting);
-    let share = (waiting / concurrency::requests_in_flight(facts).unwrap_or(waiting)).min(1.0);
+    let share = concurrency::share_of_requests(facts, waiting).unwrap_or(1.0);
     if waiting < 1.0 || computes || share < SHARE_MIN {
         return None;
     }
@@ -151,5 +151,17 @@ mod tests {
         ] {
             assert!(with(&changes).is_none(), "{changes:?}");
         }
+    }
+
+    #[test]
+    fn requests_that_wait_for_a_worker_wait_for_these_statements() {
+        let observed = with_changes(&SMALL, &[(FactId::in_flight_mean, 180.0)]);
+        let with_queue = |queue: f64| {
+            let mut facts = facts(&observed, &[]);
+            crate::facts::testing::of_pool(&mut facts, "www", &[(FactId::fpm_queue_mean, queue)]);
+            check(&facts).is_some()
+        };
+        assert!(with_queue(130.0));
+        assert!(!with_queue(0.0), "they wait for something else");
     }
 }

@@ -25,7 +25,7 @@ const JOINS_MIN: f64 = 0.2;
 const MERGES_MIN: f64 = 0.2;
 /// From this share on the CPUs are saturated.
 const BUSY_FRACTION_MIN: f64 = 0.9;
-/// What part of the saturated CPUs, or of the requests in flight, the database must be to be what limits.
+/// What part of the saturated CPUs, or of the requests that are worked on, the database must be to be what limits.
 const SHARE_MIN: f64 = 0.4;
 /// Of one of which nothing but that is seen.
 const CONFIDENCE_UNSEEN: f64 = 0.5;
@@ -261,7 +261,7 @@ fn cost(facts: &Facts) -> Option<StatementCost> {
     }
     let running =
         concurrency::statements_running(facts)? - concurrency::row_lock_waiting(facts).unwrap_or(0.0);
-    let share = (running / concurrency::requests_in_flight(facts)?).min(1.0);
+    let share = concurrency::share_of_requests(facts, running)?;
     if running < 1.0 || share < SHARE_MIN {
         return None;
     }

@@ -6,7 +6,7 @@
 //! ## How it is recognised
 //! The statements read thousands of rows each in scans (`Handler_read_rnd_next`), and that is what the database spends its time
 //! on: so many rows per CPU second that it can have done little else. And it matters: the CPUs are saturated and a good part of
-//! that is the database, or a good part of the requests in flight are statements that use CPU.
+//! that is the database, or a good part of the requests that are worked on are statements that use CPU.
 //!
 //! Not all needless work is a scan: a join without an index compares each row of one table with each of the other
 //! (`Select_full_join`), a long list is sorted for a few of its rows (`Sort_merge_passes`), thousands of rows are skipped

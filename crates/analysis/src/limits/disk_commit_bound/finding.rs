@@ -12,7 +12,7 @@ use webdyno_model::setting::SettingId;
 
 /// One that commits just now is how transactions work.
 const COMMITTING_MIN: f64 = 1.0;
-/// What part of the requests in flight must commit to be what limits.
+/// What part of the requests that are worked on must commit to be what limits.
 const SHARE_MIN: f64 = 0.3;
 /// A disk that is this quick is not what is waited for: the state is met by chance.
 const SYNC_US_MIN: f64 = 1_000.0;
@@ -20,7 +20,7 @@ const SYNC_US_MIN: f64 = 1_000.0;
 /// Fires when a good part of what is under way waits for the log of its transaction.
 pub fn check(facts: &Facts) -> Option<Finding> {
     let committing = facts.value(FactId::db_committing_mean).filter(|count| *count >= COMMITTING_MIN)?;
-    let share = (committing / concurrency::requests_in_flight(facts)?).min(1.0);
+    let share = concurrency::share_of_requests(facts, committing)?;
     let sync_us = facts.value(FactId::db_disk_syncs_per_s).filter(|rate| *rate > 0.0).map(|rate| 1e6 / rate);
     if share < SHARE_MIN || concurrency::is_cpu_bound(facts) || sync_us.is_some_and(|us| us < SYNC_US_MIN) {
         return None;
@@ -35,7 +35,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::DiskCommitBound.into(),
         summary: format!(
-            "{} database statements at a time wait until their transaction is on the disk: {:.0}% of the requests in flight.{each}",
+            "{} database statements at a time wait until their transaction is on the disk: {:.0}% of the requests in workers.{each}",
             format_number(committing),
             share * 100.0
         ),

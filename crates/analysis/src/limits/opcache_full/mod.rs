@@ -42,6 +42,7 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[
         LimitId::CpuSaturated,
+        LimitId::CpuThrottled,
         LimitId::PhpFpmWorkersExhausted,
         LimitId::ApacheWorkersExhausted,
         LimitId::AcceptQueueOverflow,

@@ -193,6 +193,30 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_that_is_used_up_is_full() {
+        let under = |quota: f64| {
+            let observed = [
+                (FactId::fpm_cpu_cores, 0.19),
+                (FactId::cpu_busy_fraction, 0.12),
+                (FactId::cores, 2.0),
+                (FactId::in_flight_mean, 90.0),
+                (FactId::throttled_fraction, 1.0),
+                (FactId::cpu_quota_cores, quota),
+                (FactId::group_cpu_cores, 0.2),
+                (FactId::rate, 5.0),
+            ];
+            let mut facts = facts(&observed, &[]);
+            of_pool(
+                &mut facts,
+                "www",
+                &[(FactId::opcache_enabled, 0.0), (FactId::fpm_processes_busy_mean, 9.0)],
+            );
+            check(&facts).and_then(|finding| finding.explains_fraction)
+        };
+        assert_eq!([under(0.2), under(0.6)], [Some(0.475), None]);
+    }
+
+    #[test]
     fn in_apaches_workers_it_is_known_by_their_memory() {
         let of = |enabled: i64, rate: f64, path: &str| {
             let observed = [

@@ -4,8 +4,8 @@
 //! Without it a framework of a hundred files is compiled for every page, which takes most of the CPU time of the page.
 //!
 //! ## How it is recognised
-//! The pool's own status (`opcache_get_status()`), or else its settings, show that OPcache is off, and PHP saturates the CPU,
-//! or computes for most of the response time. If PHP runs in Apache's own workers, these share no memory for the cache.
+//! The pool's own status (`opcache_get_status()`), or else its settings, show that OPcache is off, and PHP saturates the CPU
+//! or uses up the quota of its control group, or computes for most of the response time. If PHP runs in Apache's own workers, these share no memory for the cache.
 //!
 //! ## What to do
 //! `opcache.enable = 1` in the configuration of PHP, and a reload. If releases must be visible at once,
@@ -30,6 +30,7 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[
         LimitId::CpuSaturated,
+        LimitId::CpuThrottled,
         LimitId::PhpFpmWorkersExhausted,
         LimitId::ApacheWorkersExhausted,
         LimitId::AcceptQueueOverflow,

@@ -76,7 +76,10 @@ fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let full =
         facts.value(FactId::sending_connections_mean).filter(|full| *full >= HELD_FRACTION_MIN * workers)?;
     let pace = facts.value(FactId::network_sent_bytes_per_s).map(|sent| sent / full);
-    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) || is_of_small_answers(facts) {
+    // Each of our own requests has one connection, and no more.
+    let own = facts.value(FactId::in_flight_mean).filter(|_| facts.loaded);
+    let are_others = own.is_some_and(|own| full - own >= HELD_FRACTION_MIN * workers);
+    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) || (!are_others && is_of_small_answers(facts)) {
         return None;
     }
     let each = pace.map_or(String::new(), |pace| format!(", {}/s each", format_bytes(pace)));
@@ -253,6 +256,16 @@ mod tests {
                 "our own short answers on their way",
                 vec![queues, (FactId::network_sent_bytes_per_s, 40e3), (FactId::answer_bytes_mean, 8_000.0)],
                 None,
+            ),
+            (
+                "more than our own",
+                vec![
+                    queues,
+                    (FactId::in_flight_mean, 19.0),
+                    (FactId::received_bytes_per_s, 1e6),
+                    (FactId::answer_bytes_mean, 8_000.0),
+                ],
+                Some(0.9),
             ),
             ("no load of ours", vec![queues, (FactId::requests_in_workers_mean, f64::NAN)], Some(0.9)),
             ("bytes", vec![], Some(0.85)),

@@ -16,7 +16,7 @@ const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
 const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
 /// The same where segments are lost as well (a short queue that overflows all the time adds little), or answers are seen on the way.
 const ROUND_TRIP_EXCESS_US_LOST: f64 = 10_000.0;
-/// Of the requests in flight, those whose answer was sent and is not confirmed. Each fits into the window that a client's kernel opens
+/// Of the requests in flight, or of the connections, those whose answer was sent and is not confirmed. Each fits into the window that a client's kernel opens
 /// with: it is confirmed as it arrives, however late the client itself is.
 const ON_THE_WAY_FRACTION_MIN: f64 = 0.6;
 const WINDOW_BYTES: f64 = 60_000.0;
@@ -57,8 +57,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let much = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MUCH);
     let round_trips = facts.value(FactId::round_trip_mean_us).zip(facts.value(FactId::round_trip_min_us));
     let on_the_way = are_on_the_way(facts);
-    let excess_us =
-        if again || on_the_way { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
+    let excess_us = if again || on_the_way { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
     let waits =
         round_trips.filter(|(mean, min)| *mean >= ROUND_TRIP_RATIO_MIN * min && mean - min >= excess_us);
     let busiest = busiest_interface(facts);
@@ -66,8 +65,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let spread = facts.value(FactId::received_spread_fraction).or(busiest.and_then(|(_, spread)| spread));
     let flat = spread.is_some_and(|spread| spread <= SPREAD_MAX);
     // Where a queue is as long all the time, all answers are as late.
-    let slow = on_the_way
-        || facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
+    let slow =
+        on_the_way || facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
+    // Requests that are given up all together make seconds differ.
+    let flat = flat || (on_the_way && again && waits.is_some());
     let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
     if bytes < bytes_min || !flat || !slow {
         return None;
@@ -113,8 +114,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// Whether most of the requests in flight have their answer between server and client.
 fn are_on_the_way(facts: &Facts) -> bool {
     let fits = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes <= WINDOW_BYTES);
-    let sent = facts.value(FactId::sending_connections_mean).zip(facts.value(FactId::in_flight_mean));
-    fits && sent.is_some_and(|(sent, in_flight)| sent >= ON_THE_WAY_FRACTION_MIN * in_flight.max(1.0))
+    let of = [FactId::in_flight_mean, FactId::client_connections_mean];
+    let least = of.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min).filter(|_| facts.loaded);
+    let sent = facts.value(FactId::sending_connections_mean).zip(least);
+    fits && sent.is_some_and(|(sent, least)| sent >= ON_THE_WAY_FRACTION_MIN * least.max(1.0))
 }
 
 /// Whether answers are slow on the way: while they arrive, or by what packets wait. Of a server that is not seen nobody knows what
@@ -177,6 +180,13 @@ mod tests {
         (FactId::in_flight_mean, 28.0),
         (FactId::response_time_inflation, 1.1),
     ];
+    const GIVEN_UP: &[(FactId, f64)] = &[
+        (FactId::received_spread_fraction, 0.4),
+        (FactId::answer_bytes_mean, 6_000.0),
+        (FactId::sending_connections_mean, 112.0),
+        (FactId::client_connections_mean, 114.0),
+        (FactId::in_flight_mean, 213.0),
+    ];
 
     #[test]
     fn a_full_line_somewhere_makes_packets_wait_and_be_lost() {
@@ -214,6 +224,9 @@ mod tests {
             (&[(FactId::round_trip_mean_us, 15_000.0), (FactId::retransmits, 2.0)][..], None),
             // A long queue that loses nothing: the answers are in it.
             (ON_THE_WAY, Some(0.7)),
+            // A short one, and clients that give up.
+            (GIVEN_UP, Some(0.9)),
+            (&GIVEN_UP[..1], None),
             // A line that loses packets without a queue, one that is far, and one that nothing waits for.
             (&[(FactId::round_trip_mean_us, 3000.0)][..], None),
             (&[(FactId::round_trip_min_us, 390_000.0)][..], None),
