@@ -83,6 +83,17 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     // At a rate that is kept the bytes of each second are the same because the requests are.
     let is_sure = is_what_takes_time(facts) && keeps_up(facts) != Some(true);
     let confidence = if is_sure { confidence } else { confidence.min(CONFIDENCE_UNSEEN) };
+    Some(Finding {
+        id: LimitId::UpstreamBandwidth.into(),
+        summary: summary(facts, bytes, waits, again),
+        confidence,
+        explains_fraction: Some(EXPLAINS),
+        facts: facts.cite(CITED),
+        remedies: network_saturated::finding::remedies(facts, true),
+    })
+}
+
+fn summary(facts: &Facts, bytes: f64, waits: Option<(f64, f64)>, again: bool) -> String {
     let round = waits.map_or(String::new(), |(mean, min)| {
         format!(
             " Round trips take {} instead of {}: packets queue on the path.",
@@ -98,17 +109,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         Some(_) => "while no queue on the server is full",
         None => "and whether the server is at a limit of its own was not observed",
     };
-    Some(Finding {
-        id: LimitId::UpstreamBandwidth.into(),
-        summary: format!(
-            "Network path to the clients saturated: together they receive a constant {}/s, {server}.{round}{again}",
-            format_bytes(bytes)
-        ),
-        confidence,
-        explains_fraction: Some(EXPLAINS),
-        facts: facts.cite(CITED),
-        remedies: network_saturated::finding::remedies(facts, true),
-    })
+    format!(
+        "Network path to the clients saturated: together they receive a constant {}/s, {server}.{round}{again}",
+        format_bytes(bytes)
+    )
 }
 
 /// Whether most of the requests in flight have their answer between server and client.
