@@ -47,10 +47,15 @@ pub(crate) fn requests_worked_on(facts: &Facts) -> Option<f64> {
     Some(requests_in_flight(facts)? - requests_queued(facts)).filter(|count| *count > 0.0)
 }
 
-/// The part that these are of the requests that are worked on, as those in a queue wait for these; of those in flight where it is not known
-/// how many that are.
+/// The mean of a queue also counts requests that were given up: where it leaves less than this part of those that are counted elsewhere,
+/// it is no measure of those that are worked on.
+const WORKED_ON_FRACTION_MIN: f64 = 0.8;
+
+/// The part that `count` requests are of those that are worked on, as those in a queue wait for these; of those in flight where it is
+/// not known how many that are.
 pub(crate) fn share_of_requests(facts: &Facts, count: f64) -> Option<f64> {
-    let of = requests_worked_on(facts).or_else(|| requests_in_flight(facts))?;
+    let worked_on = requests_worked_on(facts).filter(|all| *all >= WORKED_ON_FRACTION_MIN * count);
+    let of = worked_on.or_else(|| requests_in_flight(facts))?;
     Some((count / of).min(1.0))
 }
 

@@ -108,7 +108,7 @@ impl SignalSource {
 }
 
 /// Sockets of the port are listed for everybody, with what came in on each and when (sock_diag(7)): an agent as `nobody` reads all of
-/// `clients.`. Whose they are is told by descriptors: of these only the ones that send slowly need nobody's.
+/// `clients.`. Without /proc of others only those that send slowly are left: whose the others are is told by descriptors.
 const RECEIVING: &str = "clients.receiving_count";
 
 /// Whether a metric is what anybody sees of PHP-FPM's pools: their processes, and their sockets' queues.

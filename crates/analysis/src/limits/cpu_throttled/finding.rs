@@ -40,8 +40,8 @@ const CONFIDENCE_SILENT: f64 = 0.6;
 const CONFIDENCE_SILENT_WATCHED: f64 = 0.5;
 /// A group that uses this share of its quota on average is stopped by it as soon as it wants more.
 const USED_UP_FRACTION_MIN: f64 = 0.85;
-/// One that uses less is stopped in bursts, in fewer periods than this (by others in the group as well, such as the agent); and what costs less of the time than that is not why everything
-/// else waits.
+/// One that uses less, and is stopped in fewer periods than this, is stopped in bursts, maybe by what else runs in the group, such as the
+/// agent; and what costs less of the time than that is not why everything else waits.
 const PERIODS_FRACTION_BURSTS: f64 = 0.9;
 const EXPLAINED_PART_MAX: f64 = 0.2;
 const CONFIDENCE_PART: f64 = 0.55;

@@ -7,7 +7,8 @@
 //! ## How it is recognised
 //! The kernel throttled the group in at least a tenth of the periods (`nr_throttled` against `nr_periods` in the `cpu.stat` of
 //! the group or of a parent), for at least 2% of the time in total. Fewer periods, from one in two hundred on, are the cause of
-//! responses that are slow now and then, as users wait for them in the server, by no more than some periods. Where the
+//! responses that are slow now and then, as users wait for them in the server, by no more than some periods. A group that uses less
+//! than 85% of its quota, and is throttled in fewer than nine of ten periods, is hardly more than half sure. Where the
 //! periods were read too seldom, as webdyno itself is throttled with the service, all tasks of a group with a quota that wait for CPU at
 //! the same time (PSI) beside idle processors show it; and where it could not even read how busy it was, with a quota of half a core or
 //! less, it is suspected if requests take much longer than alone. Without the

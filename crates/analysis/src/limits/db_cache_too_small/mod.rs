@@ -5,7 +5,7 @@
 //!
 //! ## How it is recognised
 //! Pages are read from disk to replace evicted ones: not into a part of the pool that was still free, as after a start. And
-//! statements wait for it: a good part of what is in flight are statements that run without using CPU, and do not wait for a
+//! statements wait for it: a good part of the requests that are worked on are statements that run without using CPU, and do not wait for a
 //! row lock.
 //!
 //! ## What to do

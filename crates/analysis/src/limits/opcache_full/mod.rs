@@ -6,7 +6,7 @@
 //! ## How it is recognised
 //! OPcache is on and restarted for lack of memory or of keys; or scripts are missed repeatedly, several for each request, without being
 //! added to it, unless much of its memory is free; or it reports that it is full, and nobody knows what is missed. And PHP saturates
-//! the CPU, or computes for most of the response time.
+//! the CPU or uses up the quota of its control group, or computes for most of the response time.
 //!
 //! ## What to do
 //! If its keys are used up, `opcache.max_accelerated_files`: twice as many. Else `opcache.memory_consumption`: the mean size of

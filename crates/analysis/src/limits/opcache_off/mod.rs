@@ -5,7 +5,8 @@
 //!
 //! ## How it is recognised
 //! The pool's own status (`opcache_get_status()`), or else its settings, show that OPcache is off, and PHP saturates the CPU
-//! or uses up the quota of its control group, or computes for most of the response time. If PHP runs in Apache's own workers, these share no memory for the cache.
+//! or uses up the quota of its control group, or computes for most of the response time. If PHP runs in Apache's own workers,
+//! these share no memory for the cache.
 //!
 //! ## What to do
 //! `opcache.enable = 1` in the configuration of PHP, and a reload. If releases must be visible at once,

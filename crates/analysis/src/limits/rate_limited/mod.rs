@@ -16,7 +16,8 @@
 //! send such responses, too. 429 means a limit, wherever it is. A load generator is one client with many requests, so a limit
 //! per client affects it long before it affects visitors. Of requests that are held (`limit_req` of nginx with a burst): they get
 //! through evenly at the zone's rate, and take twice as long as one that is alone, with CPU free. If the server is only observed,
-//! its log has sizes and its workers times, and the time of the first byte is unknown; the rate of a location, or of each client, is
+//! its log has sizes and its workers times, and the time of the first byte is unknown; with an accept queue the bytes of each
+//! accepted connection tell the pace; the rate of a location, or of each client, is
 //! a suspicion, and responses that go out in the first step of a limit are not slowed by it. Fewer than one request in ten that is
 //! turned away is half sure. Where nobody counts requests, those that wait in nginx itself while its workers sleep are taken to be held.
 //!

@@ -16,8 +16,8 @@ const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
 const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
 /// The same where segments are lost as well (a short queue that overflows all the time adds little), or answers are seen on the way.
 const ROUND_TRIP_EXCESS_US_LOST: f64 = 10_000.0;
-/// Of the requests in flight, or of the connections, those whose answer was sent and is not confirmed. Each fits into the window that a client's kernel opens
-/// with: it is confirmed as it arrives, however late the client itself is.
+/// Of the requests in flight, or of the connections, those whose answer was sent and is not confirmed. Each fits into the window that
+/// a client's kernel opens with: it is confirmed as it arrives, however late the client itself is.
 const ON_THE_WAY_FRACTION_MIN: f64 = 0.6;
 const WINDOW_BYTES: f64 = 60_000.0;
 /// The share of segments that are sent again from which on a queue overflows: on a good line it is below a thousandth.
@@ -93,6 +93,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// What is said of it. `waits`: the mean and the shortest round trip, of those that wait; `again`: whether many segments are sent again.
 fn summary(facts: &Facts, bytes: f64, waits: Option<(f64, f64)>, again: bool) -> String {
     let round = waits.map_or(String::new(), |(mean, min)| {
         format!(

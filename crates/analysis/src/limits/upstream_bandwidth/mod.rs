@@ -25,7 +25,8 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, answer_bytes_mean, client_connections_mean, in_flight_mean, listen_drops_per_s, nic_sent_bits_per_s, nic_sent_spread_fraction, rate,
+        accept_queue_mean, answer_bytes_mean, client_connections_mean, in_flight_mean, listen_drops_per_s,
+        nic_sent_bits_per_s, nic_sent_spread_fraction, rate,
         received_bytes_per_answer, received_bytes_per_s, received_spread_fraction, receiving_fraction,
         response_time_inflation, response_time_mean_us, retransmits, retransmits_per_s, retransmitted_fraction, round_trip_mean_us,
         round_trip_min_us, sending_connections_mean, workers_idle_mean,
