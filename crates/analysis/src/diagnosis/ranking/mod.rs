@@ -329,6 +329,13 @@ mod tests {
             ["accept-queue-overflow", workers],
             "a mere suspicion is nobody's cause"
         );
+        for (cause, symptom) in [
+            ("opcache-off", "cpu-throttled"),
+            ("opcache-full", "cpu-throttled"),
+            ("rate-limited", "keepalive-holds-workers"),
+        ] {
+            assert_eq!(order(&[(symptom, 0.95), (cause, 0.75)]), [cause, symptom]);
+        }
         let (handshakes, kept) = ("tls-handshakes", "keepalive-ineffective");
         assert_eq!(
             order(&[("cpu-saturated", 0.9), (handshakes, 0.7), (kept, 0.7)]),
