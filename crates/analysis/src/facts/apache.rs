@@ -41,6 +41,7 @@ fact_table! {
     (worker_threads_logging_mean, "threads", "apache_writers.logging_count", Derivation::Mean),
     (sending_connections_mean, "connections", "clients.sending_count", Derivation::Mean),
     (receiving_connections_mean, "connections", "clients.receiving_count", Derivation::Mean),
+    (unsure_connections_mean, "connections", "clients.unsure_count", Derivation::Mean),
     (network_received_bytes_per_s, "bytes/s", "tcp.IpExtInOctets.count", Derivation::Rate(1.0)),
     (network_sent_bytes_per_s, "bytes/s", "tcp.IpExtOutOctets.count", Derivation::Rate(1.0)),
     // Milliseconds of all requests that ended, in a second: workers. Under prefork and worker twice as many.

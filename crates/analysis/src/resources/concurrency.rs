@@ -211,17 +211,39 @@ const BUSY_IN_BURSTS_FRACTION_MIN: f64 = 0.65;
 /// two cores that are 80% busy: in half of it, and two).
 const WAIT_OF_BUSY_FRACTION_MIN: f64 = 0.9;
 const RUN_QUEUE_PER_CORE_MIN: f64 = 4.0;
+/// Where requests are known to take longer than alone, by so many times and so much, and queue nowhere else, less proves it (at
+/// random arrivals on one core that is 65% busy somebody waits in two thirds of that).
+const BUSY_IN_STEP_FRACTION_MIN: f64 = 0.5;
+const WAIT_OF_BUSY_IN_STEP_MIN: f64 = 0.8;
+const SLOWER_IN_STEP_TIMES_MIN: f64 = 1.3;
+const SLOWER_IN_STEP_US_MIN: f64 = 20_000.0;
+const QUEUED_IN_STEP_MAX: f64 = 1.0;
 
 /// Whether the processors are full whenever there is work, and work comes in bursts: users who share them are answered at
-/// the same time, and then all pause together.
+/// the same time, and then all pause together, or their pages do.
 pub(crate) fn is_full_in_bursts(facts: &Facts) -> bool {
     let Some((busy, Some(cores))) = processors(facts) else { return false };
     let wait = facts
         .value(FactId::pressure_group_cpu_some_fraction)
         .or(facts.value(FactId::pressure_cpu_some_fraction));
-    busy >= BUSY_IN_BURSTS_FRACTION_MIN
-        && wait.is_some_and(|wait| wait >= WAIT_OF_BUSY_FRACTION_MIN * busy)
-        && facts.value(FactId::run_queue_mean).is_some_and(|queue| queue >= RUN_QUEUE_PER_CORE_MIN * cores)
+    let waits_for = |share: f64| wait.is_some_and(|wait| wait >= share * busy);
+    let is_crowded =
+        facts.value(FactId::run_queue_mean).is_some_and(|queue| queue >= RUN_QUEUE_PER_CORE_MIN * cores);
+    (busy >= BUSY_IN_BURSTS_FRACTION_MIN && waits_for(WAIT_OF_BUSY_FRACTION_MIN) && is_crowded)
+        || (busy >= BUSY_IN_STEP_FRACTION_MIN
+            && waits_for(WAIT_OF_BUSY_IN_STEP_MIN)
+            && is_slower_in_step(facts))
+}
+
+/// Whether the users of a closed loop wait for each other, and for nothing that is a queue of the service.
+fn is_slower_in_step(facts: &Facts) -> bool {
+    let times = mean_time_alone_us(facts).zip(facts.value(FactId::response_time_mean_us));
+    facts.loaded
+        && facts.value(FactId::offered_rate).is_none()
+        && requests_queued(facts) < QUEUED_IN_STEP_MAX
+        && times.is_some_and(|(alone_us, usual_us)| {
+            usual_us >= SLOWER_IN_STEP_TIMES_MIN * alone_us && usual_us - alone_us >= SLOWER_IN_STEP_US_MIN
+        })
 }
 
 /// The threads of the database that execute statements, without the one that answers this program's own question.
@@ -256,7 +278,7 @@ pub(crate) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, facts_of_several};
+    use crate::facts::testing::{facts, facts_of_several, with_changes};
     use webdyno_model::service::ServiceSnapshot;
     use webdyno_model::topology::Topology;
 
@@ -268,6 +290,34 @@ mod tests {
             assert_eq!(is_cpu_bound(&facts(&observed, &[])), full, "{busy} {site}");
         }
         assert!(is_cpu_bound(&facts(&[(FactId::cpu_busy_fraction, 0.99)], &[])));
+    }
+
+    #[test]
+    fn pages_that_pause_alike_wait_for_each_other_at_processors_that_idle_in_between() {
+        let in_step = [
+            (FactId::usable_busy_fraction, 0.58),
+            (FactId::usable_cores, 2.0),
+            (FactId::pressure_group_cpu_some_fraction, 0.5),
+            (FactId::response_time_alone_us, 440_000.0),
+            (FactId::response_time_mean_us, 650_000.0),
+        ];
+        let with = |changes: &[(FactId, f64)]| facts(&with_changes(&in_step, changes), &[]);
+        assert_eq!(share_of_full_processors(&with(&[]), 0.87, 0.9), Some(0.75));
+        for (what, changed) in [
+            ("mostly idle", (FactId::usable_busy_fraction, 0.4)),
+            ("waits by chance", (FactId::pressure_group_cpu_some_fraction, 0.35)),
+            ("as alone", (FactId::response_time_mean_us, 500_000.0)),
+            ("not known alone", (FactId::response_time_alone_us, f64::NAN)),
+            ("a queue explains it", (FactId::accept_queue_mean, 5.0)),
+            ("a rate that clients decide", (FactId::offered_rate, 45.0)),
+        ] {
+            assert!(!is_full_in_bursts(&with(&[changed])), "{what}");
+        }
+        let few = [(FactId::response_time_alone_us, 1_000.0), (FactId::response_time_mean_us, 9_000.0)];
+        assert!(!is_full_in_bursts(&with(&few)), "a few milliseconds");
+        let mut watched = with(&[]);
+        watched.loaded = false;
+        assert!(!is_full_in_bursts(&watched));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! enters the network stack, over loopback when it is sent. recvmsg gives the timestamp of the last byte that it took,
 //! with MSG_TRUNC too. Segments that the kernel joined in the receive queue share the timestamp of the last one: a read
 //! that leaves bytes behind may get a later timestamp than its own last byte has, never one that lies after the read.
+//! Where a segment is lost, those behind it come before it is sent again, and can be read only after: their timestamps tell
+//! nothing of who reads. What was read late on a connection on which that happened has no timestamp.
 //!
 //! Timestamping is a switch of the whole machine (`net_enable_timestamp`): with the first socket that wants timestamps
 //! the kernel patches its code, with the last one it patches it back. One more socket that lives as long as the load
@@ -14,6 +16,7 @@
 //! difference changes only when the realtime clock is set, or with a leap second. The difference is measured once and
 //! compared at each timestamp that is used. When it changed, no timestamp of a request that was sent before counts.
 
+use crate::io::tcp_info;
 use nix::cmsg_space;
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, TimestampingFlag, Timestamps, recvmsg, setsockopt};
@@ -32,6 +35,8 @@ const READING_NS_MAX: u64 = 10_000;
 const READINGS_MAX: usize = 4;
 /// How often the difference is measured to find the narrowest reading.
 const MEASUREMENTS: usize = 16;
+/// What is read so late was late because of its reader, or had to wait for a segment that was lost.
+const READ_LATE_NS_MIN: u64 = 200_000;
 /// Differences up to this come from the readings and are no set clock.
 const TOLERANCE_NS: i64 = 2_000;
 
@@ -136,7 +141,12 @@ impl RxTimestampReader {
             .map_err(|errno| Errno::from_raw_os_error(errno as i32))?;
         // A control message that does not fit is no timestamp.
         let timestamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(timestamp_from));
-        Ok((got.bytes, timestamp_ns.unwrap_or(0)))
+        let count = got.bytes;
+        let timestamp_ns = timestamp_ns.filter(|timestamp_ns| {
+            let late_ns = clock_ns(ClockId::Realtime).saturating_sub(*timestamp_ns);
+            tells_reader(late_ns, || tcp_info::has_received_out_of_order(socket.as_fd()))
+        });
+        Ok((count, timestamp_ns.unwrap_or(0)))
     }
 }
 
@@ -231,6 +241,11 @@ impl RxTimestamps {
             }
         }
     }
+}
+
+/// Whether it was its reader who read what came so long ago, on a connection on which segments may have come out of order.
+fn tells_reader(late_ns: u64, is_out_of_order: impl FnOnce() -> bool) -> bool {
+    late_ns < READ_LATE_NS_MIN || !is_out_of_order()
 }
 
 fn timestamp_from(message: ControlMessageOwned) -> Option<u64> {
@@ -352,6 +367,15 @@ mod tests {
             // Over loopback the packet has come before the write returns.
             assert!(received_ns <= written_ns + 2_000, "{received_ns} {written_ns}");
             assert!(read_ns >= received_ns + 9_000_000, "{received_ns} {read_ns}");
+        }
+    }
+
+    #[test]
+    fn what_had_to_wait_for_a_lost_segment_tells_nothing_of_its_reader() {
+        for (late_ns, is_out_of_order, tells) in
+            [(50_000, true, true), (550_000_000, true, false), (550_000_000, false, true)]
+        {
+            assert_eq!(tells_reader(late_ns, || is_out_of_order), tells, "{late_ns} {is_out_of_order}");
         }
     }
 

@@ -5,7 +5,7 @@
 //! `tcpi_data_segs_out` are there since Linux 4.6. `tcpi_total_retrans` counts lost SYNs too, `tcpi_data_segs_out`
 //! counts segments with data, those that were sent again included. `tcpi_rtt` is smoothed; an acknowledgement that
 //! waits for the answer to ride on makes it longer, by up to 40 ms. `tcpi_min_rtt` is the shortest one of the last
-//! minutes.
+//! minutes. `tcpi_rcv_ooopack` (Linux 5.4) counts segments that came before one that was sent earlier.
 
 use nix::libc;
 use nix::sys::socket::getsockopt;
@@ -21,6 +21,10 @@ const MIN_RTT: usize = 37;
 const DATA_SEGS_OUT: usize = 39;
 /// Since this release the kernel returns these fields.
 const RELEASE_MIN: (u32, u32) = (4, 6);
+/// Its beginning up to `tcpi_rcv_ooopack`, the last of these words, and since which release they are returned.
+type TcpInfoReceived = [u32; 57];
+const RECEIVED_OUT_OF_ORDER: usize = 56;
+const RELEASE_COUNTING: (u32, u32) = (5, 4);
 
 sockopt_impl!(
     /// TCP_INFO.
@@ -29,6 +33,14 @@ sockopt_impl!(
     libc::IPPROTO_TCP,
     libc::TCP_INFO,
     TcpInfoFields
+);
+sockopt_impl!(
+    /// More of TCP_INFO.
+    LongTcpInfo,
+    GetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_INFO,
+    TcpInfoReceived
 );
 
 /// One reading of a connection. Its counts run since the connection was begun, and wrap.
@@ -46,13 +58,22 @@ pub(crate) struct TcpReading {
 
 /// Reads a socket. `None` when it is no TCP socket or the kernel does not report it.
 pub(crate) fn read(socket: impl AsFd) -> Option<TcpReading> {
-    static IS_SUPPORTED: LazyLock<bool> = LazyLock::new(|| {
-        let release = rustix::system::uname().release().to_string_lossy().into_owned();
-        version(&release).is_some_and(|version| version >= RELEASE_MIN)
-    });
+    static IS_SUPPORTED: LazyLock<bool> = LazyLock::new(|| is_release_at_least(RELEASE_MIN));
     // nix requires the full length.
     let fields = IS_SUPPORTED.then(|| getsockopt(&socket, TcpInfo).ok()).flatten()?;
     Some(reading(&fields))
+}
+
+/// Whether segments came out of order since the connection was begun. `false` where the kernel does not count them.
+pub(crate) fn has_received_out_of_order(socket: impl AsFd) -> bool {
+    // An older kernel gives fewer bytes, and nix, which requires the full length, panics then.
+    static IS_COUNTED: LazyLock<bool> = LazyLock::new(|| is_release_at_least(RELEASE_COUNTING));
+    *IS_COUNTED && getsockopt(&socket, LongTcpInfo).is_ok_and(|fields| fields[RECEIVED_OUT_OF_ORDER] > 0)
+}
+
+fn is_release_at_least(least: (u32, u32)) -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    version(&release).is_some_and(|version| version >= least)
 }
 
 fn reading(fields: &TcpInfoFields) -> TcpReading {
@@ -111,7 +132,7 @@ mod tests {
     #[test]
     fn a_socket_that_is_not_tcp_gives_no_reading() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(read(&one), None);
+        assert_eq!((read(&one), has_received_out_of_order(&one)), (None, false));
         assert_eq!(reading(&[0; 40]), TcpReading::default());
         assert_eq!(reading(&[u32::MAX; 40]).round_trip_min_us, None);
     }

@@ -89,7 +89,9 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
     };
     let threads = facts.threads_per_process();
     // Where none is left that a former look met, they end as soon as they come, however slowly that is.
-    let is_fast = ended_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads || live_shortly(facts);
+    let is_fast = ended_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads
+        || live_shortly(facts)
+        || waits_for_successors(facts);
     // Connections that nobody took before their client gave up ended no process.
     let taken = facts.value(FactId::rate).map_or(accepted, |answered| answered.min(accepted));
     let explained = ended_per_s * connections >= EXPLAINED_FRACTION_MIN * taken;
@@ -109,6 +111,13 @@ fn is_at_ceiling(facts: &Facts, connections: f64, accepted: f64) -> bool {
     let prefork = facts.service.as_ref().is_some_and(|service| service.mode.as_deref() == Some("prefork"));
     let share = accepted / (STARTED_PER_S_MAX * connections);
     prefork && live_shortly(facts) && (CEILING_FRACTION.0..=CEILING_FRACTION.1).contains(&share)
+}
+
+/// Whether no worker is idle although more may be started, and connections wait for those: others may hold the rest, which live on.
+fn waits_for_successors(facts: &Facts) -> bool {
+    facts.value(FactId::workers_idle_mean).is_some_and(|idle| idle < 1.0)
+        && facts.value(FactId::workers_startable_mean).is_some_and(|places| places >= 1.0)
+        && noticed_queue(facts).is_some()
 }
 
 fn live_shortly(facts: &Facts) -> bool {
@@ -157,6 +166,18 @@ mod tests {
         check(&facts(&values, &[("MaxConnectionsPerChild", connections)]))
     }
 
+    /// Fifty old processes write to slow clients; the others end with every second connection.
+    fn held_by_others(idle: f64, startable: f64) -> Vec<(FactId, f64)> {
+        vec![
+            (FactId::worker_processes_ended_per_s, 5.5),
+            (FactId::worker_processes_started_per_s, 7.0),
+            (FactId::new_connections_per_s, 15.0),
+            (FactId::worker_oldest_mean_s, 8.7),
+            (FactId::workers_idle_mean, idle),
+            (FactId::workers_startable_mean, startable),
+        ]
+    }
+
     #[test]
     fn processes_that_come_and_go_with_the_connections_are_churn() {
         let none = f64::NAN;
@@ -184,6 +205,9 @@ mod tests {
                 2,
                 Some(0.95),
             ),
+            ("slowly, and others have those that live on", held_by_others(0.0, 8.0), 2, Some(0.95)),
+            ("slowly, and some are idle", held_by_others(4.0, 8.0), 2, None),
+            ("slowly, and no more may be started", held_by_others(0.0, 0.0), 2, None),
             ("for ever", vec![], 0, None),
             ("they only begin", vec![(FactId::worker_processes_ended_per_s, 0.0)], 3, None),
             ("others end, too, but not these", vec![(FactId::new_connections_per_s, 800.0)], 3, None),

@@ -9,7 +9,7 @@
 //! Processes start and end all the time (their ids change), each accepted as many connections as MaxConnectionsPerChild says,
 //! connections wait in the accept queue, and more workers would be allowed. If responses are so fast that processes are gone
 //! between two samples, a rate of 32 times that number of connections a second shows it, or the forks of the whole machine, if no
-//! process is older than two seconds. If the ids cannot be seen, forks at such a pace show the same, with less confidence.
+//! process is older than two seconds. However slowly they end: that no worker is idle and more may be started shows it, too. If the ids cannot be seen, forks at such a pace show the same, with less confidence.
 //!
 //! ## What to do
 //! `MaxConnectionsPerChild 0`, or 10,000 if a module is known to leak: processes then end rarely. A graceful reload is enough.
@@ -29,7 +29,7 @@ pub const LIMIT: Limit = Limit {
         accept_queue_mean, connections_opened_per_s, forks_per_s, new_connections_per_s, rate,
         response_time_mean_us, service_cpu_cores, service_processes_mean, worker_growth_by_age_bytes,
         worker_oldest_mean_s, worker_processes_ended_per_s, worker_processes_mean,
-        worker_processes_started_per_s, workers_startable_mean,
+        worker_processes_started_per_s, workers_idle_mean, workers_startable_mean,
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,

@@ -19,6 +19,9 @@ const LEVEL_WANTED: i64 = 1;
 const FILE_US: f64 = 250.0;
 /// A byte that is copied.
 const BYTE_US: f64 = 0.001;
+/// One that is encrypted, where connections are kept: a handshake costs as much as a large file.
+const TLS_BYTE_US: f64 = 0.003;
+const KEPT_FRACTION_MIN: f64 = 0.9;
 /// From so many times that on it is compression, where nothing else makes or encrypts the responses.
 const TIMES_MIN: f64 = 4.0;
 
@@ -30,7 +33,9 @@ pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
 
 /// What sending the bytes of a response costs nginx at most, compressed or not.
 pub(crate) fn plain_us(facts: &Facts) -> Option<f64> {
-    Some(FILE_US + BYTE_US * facts.value(FactId::answer_bytes_mean)?)
+    let is_encrypted = facts.request_targets.iter().any(|target| target.tls);
+    let byte_us = if is_encrypted { TLS_BYTE_US } else { BYTE_US };
+    Some(FILE_US + byte_us * facts.value(FactId::answer_bytes_mean)?)
 }
 
 /// The same where a request costs so much CPU time.
@@ -38,8 +43,10 @@ pub(crate) fn remedy_at(facts: &Facts, request_us: f64) -> Option<Remedy> {
     let remedy = sampled_remedy(facts)?;
     let service = facts.service.as_ref()?;
     let passes_on = service.scoped.iter().any(|one| one.setting.ends_with("_pass"));
+    let are_kept =
+        facts.value(FactId::connections_reused_fraction).is_some_and(|reused| reused >= KEPT_FRACTION_MIN);
     let is_plain = !facts.request_targets.is_empty()
-        && facts.request_targets.iter().all(|target| target.compressed && !target.tls);
+        && facts.request_targets.iter().all(|target| target.compressed && (are_kept || !target.tls));
     (!passes_on && is_plain && request_us >= TIMES_MIN * plain_us(facts)?).then_some(remedy)
 }
 
@@ -82,6 +89,15 @@ mod tests {
     use crate::settings::effective::RequestTarget;
 
     fn with(changes: &[(FactId, f64)], compressed: bool, scoped: &[(&str, &str)]) -> Option<SettingValue> {
+        with_tls(false, changes, compressed, scoped)
+    }
+
+    fn with_tls(
+        tls: bool,
+        changes: &[(FactId, f64)],
+        compressed: bool,
+        scoped: &[(&str, &str)],
+    ) -> Option<SettingValue> {
         let base = [
             (FactId::service_cpu_cores, 1.96),
             (FactId::cores, 2.0),
@@ -92,7 +108,8 @@ mod tests {
         let service = facts.service.as_mut().unwrap();
         service.service = NGINX.into();
         service.scoped = scoped.iter().map(|(setting, value)| scoped_setting(setting, value, &[])).collect();
-        let target = RequestTarget::of("http://h/layer.csv").unwrap();
+        let site = if tls { "https://h" } else { "http://h" };
+        let target = RequestTarget::of(&format!("{site}/layer.csv")).unwrap();
         facts.request_targets = vec![RequestTarget { share: 1.0, compressed, ..target }];
         remedy(&facts).and_then(|remedy| remedy.to)
     }
@@ -112,6 +129,18 @@ mod tests {
             (&[(FactId::answer_bytes_mean, f64::NAN)], true, &on),
         ] {
             assert_eq!(with(changes, compressed, scoped), None, "{changes:?} {compressed} {scoped:?}");
+        }
+    }
+
+    #[test]
+    fn encryption_costs_little_where_connections_are_kept() {
+        let on = [("gzip", "on")];
+        for (reused, request_us, expected) in
+            [(1.0, 13_000.0, Some(SettingValue::Integer(1))), (0.5, 13_000.0, None), (1.0, 1_900.0, None)]
+        {
+            let load =
+                [(FactId::connections_reused_fraction, reused), (FactId::cpu_per_request_us, request_us)];
+            assert_eq!(with_tls(true, &load, true, &on), expected, "{reused} {request_us}");
         }
     }
 }

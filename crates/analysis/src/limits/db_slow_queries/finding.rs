@@ -44,11 +44,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     by_statements(facts).or_else(|| by_program(facts)).or_else(|| silent(facts))
 }
 
-const POSTGRES: &str = "postgres";
-
 /// How such a database tells its statements and their plans.
 fn how_to_see(program: &str) -> &'static str {
-    if program == POSTGRES {
+    if program == processors::POSTGRES {
         "pg_stat_statements, log_min_duration_statement; plans by EXPLAIN ANALYZE"
     } else {
         "slow_query_log, performance_schema; plans by EXPLAIN"
@@ -101,7 +99,7 @@ fn by_program(facts: &Facts) -> Option<Finding> {
             .chain(facts.cite(&fact_ids! { cpu_busy_fraction, usable_busy_fraction, cores, rate }))
             .collect(),
         remedies: vec![manual(
-            if program == POSTGRES {
+            if program == processors::POSTGRES {
                 SettingId::application("statements")
             } else {
                 SettingId::of_service("mariadb", "index")

@@ -2,8 +2,9 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::syscall_cost::scaled_to_machine_us;
-use crate::resources::{concurrency, setting_source};
+use crate::resources::{concurrency, processors, setting_source};
 use crate::wording::format_number;
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -25,8 +26,55 @@ const PREDICTION_ERROR: f64 = 0.2;
 /// From this share on that is more than all that is left.
 const PREDICTED_SHARE_MAX: f64 = 0.8;
 
+/// So many threads or processes begin for each request, and a second, where a database takes so much of full processors: a page that
+/// runs programs has few of them, and a site whose database keeps its threads next to none.
+const PER_REQUEST_MIN: f64 = 3.0;
+const PER_S_MIN: f64 = 1000.0;
+const UNSEEN_SHARE_MIN: f64 = 0.2;
+const CONFIDENCE_UNSEEN: f64 = 0.6;
+const RISK: &str = "some hundred kB of memory per cached thread";
+
 /// Fires when threads are created for most connections, and that saturates the CPUs.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    if facts.value(FactId::db_connections_per_s).is_some() { by_status(facts) } else { unseen(facts) }
+}
+
+/// Where nobody may see what the database does: by the threads and processes that begin on the machine, and are not workers.
+fn unseen(facts: &Facts) -> Option<Finding> {
+    let (program, cores, of_database) = processors::unseen_database_from(facts, UNSEEN_SHARE_MIN)?;
+    let workers_per_s = facts.value(FactId::worker_processes_started_per_s).unwrap_or(0.0);
+    let begun_per_s = facts.value(FactId::forks_per_s)? - workers_per_s;
+    let threads_cores = begun_per_s * scaled_to_machine_us(facts, THREAD_US) / 1e6;
+    let share = concurrency::share_of_full_processors(facts, threads_cores, BUSY_FRACTION_MIN)?;
+    let share = share.min(of_database);
+    let per_s_min = PER_S_MIN.max(PER_REQUEST_MIN * facts.ended_per_s()?);
+    if program == processors::POSTGRES || begun_per_s < per_s_min || share < SHARE_MIN {
+        return None;
+    }
+    let mut cited = facts.cite_of(&[FactId::foreign_program_cpu_cores], program);
+    cited.extend(facts.cite(&fact_ids! {
+        forks_per_s, worker_processes_started_per_s, cpu_busy_fraction, usable_busy_fraction, cores, rate,
+    }));
+    Some(Finding {
+        id: LimitId::DbThreadChurn.into(),
+        summary: format!(
+            "{} threads/s begin that are no workers, and {program} uses {} cores: it seems to create a thread for each connection, about {:.0}% of CPU time used. Only root can see whether it does.",
+            format_number(begun_per_s),
+            format_number(cores),
+            share * 100.0
+        ),
+        confidence: CONFIDENCE_UNSEEN,
+        explains_fraction: Some(significant(share, 3)),
+        facts: cited,
+        remedies: vec![manual(
+            SettingId::of_service("mariadb", "thread_cache_size"),
+            RISK,
+            "run webdyno as root: it then counts the threads that the database creates; 256 of them in its cache are MariaDB's own default",
+        )],
+    })
+}
+
+fn by_status(facts: &Facts) -> Option<Finding> {
     let created_per_s = facts.value(FactId::db_threads_created_per_s)?;
     let opened_per_s = facts.value(FactId::db_connections_per_s).filter(|rate| *rate > 0.0)?;
     let threads_cores = created_per_s * scaled_to_machine_us(facts, THREAD_US) / 1e6;
@@ -81,7 +129,7 @@ fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
         from: cache.map(|cache| SettingValue::Integer(cache as i64)),
         to: Some(SettingValue::Integer(to as i64)),
         class: ApplyClass::Live,
-        risk: "some hundred kB of memory per cached thread".into(),
+        risk: RISK.into(),
         why,
         predicted: rate.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR)),
         together_with: vec![],
@@ -91,7 +139,9 @@ fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, facts_of_several, with_changes};
+    use webdyno_model::sample::MissingSignal;
+    use webdyno_model::topology::Topology;
 
     const CHURN: [(FactId, f64); 9] = [
         (FactId::db_threads_created_per_s, 13_200.0),
@@ -115,6 +165,41 @@ mod tests {
             (FactId::db_connections_per_s, opened),
             (FactId::cpu_busy_fraction, busy),
         ])
+    }
+
+    #[test]
+    fn without_root_the_threads_that_begin_tell_it() {
+        let seen = [
+            (FactId::forks_per_s, 6_000.0),
+            (FactId::rate, 243.0),
+            (FactId::usable_busy_fraction, 0.99),
+            (FactId::usable_cores, 1.0),
+            (FactId::cores, 2.0),
+        ];
+        let with = |changes: &[(FactId, f64)], program: &str, cores: f64| {
+            let several = [(FactId::foreign_program_cpu_cores, program, cores)];
+            let mut facts = facts_of_several(&with_changes(&seen, changes), &several);
+            let [signal, why, how_to_enable] =
+                ["topology", "permission denied", "run it as root"].map(Into::into);
+            let missing = vec![MissingSignal { signal, why, how_to_enable }];
+            facts.topology = Some(Topology { missing, ..Topology::default() });
+            check(&facts)
+        };
+        let found = with(&[], "mariadbd", 0.45).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_UNSEEN, Some(0.303)));
+        assert!(found.summary.starts_with("6000 threads/s begin that are no workers"), "{}", found.summary);
+        for (what, changes, program, cores) in [
+            ("as many as requests", &[(FactId::rate, 5_000.0)][..], "mariadbd", 0.45),
+            ("they are workers", &[(FactId::worker_processes_started_per_s, 5_900.0)], "mariadbd", 0.45),
+            ("few", &[(FactId::forks_per_s, 900.0)], "mariadbd", 0.45),
+            ("the processors have room", &[(FactId::usable_busy_fraction, 0.5)], "mariadbd", 0.45),
+            ("the database does little", &[], "mariadbd", 0.1),
+            ("a process for each", &[], "postgres", 0.45),
+            ("another program's", &[], "make", 0.45),
+            ("it is seen", &[(FactId::db_connections_per_s, 10.0)], "mariadbd", 0.45),
+        ] {
+            assert!(with(changes, program, cores).is_none(), "{what}");
+        }
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //!
 //! ## How it is recognised
 //! Threads are created nearly as fast as connections are opened, thousands per second, and the CPUs are saturated: the cost of
-//! a thread (some 50 µs, more where system calls are slow) times their number is a good part of the CPU time used.
+//! a thread (some 50 µs, more where system calls are slow) times their number is a good part of the CPU time used. Without root nobody
+//! sees what the database does: it is suspected where several threads for each request begin on the machine, and it takes a good part
+//! of the CPU.
 //!
 //! ## What to do
 //! `thread_cache_size`: MariaDB's own default, 256 or `max_connections` if that is less, and more than were ever connected at
@@ -24,7 +26,8 @@ use crate::limits::{Limit, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         cores, cpu_busy_fraction, db_connections_limit, db_connections_per_s, db_connections_used_max,
-        db_cpu_cores, db_thread_cache_limit, db_threads_created_per_s, rate,
+        db_cpu_cores, db_thread_cache_limit, db_threads_created_per_s, foreign_program_cpu_cores, forks_per_s, rate,
+        usable_busy_fraction, worker_processes_started_per_s,
     }],
     causes: &[
         LimitId::CpuSaturated,

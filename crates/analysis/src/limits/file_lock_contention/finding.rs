@@ -107,4 +107,21 @@ mod tests {
             assert!(with(file, &changes).is_none(), "{what}");
         }
     }
+
+    #[test]
+    fn nearly_all_workers_that_wait_for_it_are_much_of_a_long_queue() {
+        for (workers, queue, found) in [(9.0, 129.0, true), (20.0, 129.0, false), (9.0, 80.0, false)] {
+            let full = [
+                (FactId::in_flight_mean, 165.0),
+                (FactId::accept_queue_mean, queue),
+                (FactId::scoreboard_full_fraction, 1.0),
+                (FactId::workers_limit, workers),
+            ];
+            assert_eq!(
+                with("/srv/counter", &full).is_some(),
+                found,
+                "{workers} workers, {queue} in the queue"
+            );
+        }
+    }
 }

@@ -446,6 +446,26 @@ mod tests {
     }
 
     #[test]
+    fn users_who_ask_again_at_once_leave_no_time_between_short_responses_unless_something_is_full() {
+        for (users, alone_us, busy, healthy) in [
+            (12.0, 2_000.0, 0.17, false),
+            (12.0, 3_000.0, 0.17, true),
+            (90.0, 2_000.0, 0.17, true),
+            (12.0, 2_000.0, 0.7, true),
+        ] {
+            let load = [
+                (FactId::users, users),
+                (FactId::rate, 1236.0),
+                (FactId::usable_busy_fraction, busy),
+                (FactId::response_time_alone_us, alone_us),
+                (FactId::response_time_mean_us, 9_700.0),
+                (FactId::response_time_first_us, 9_600.0),
+            ];
+            assert_eq!(is_healthy(&load), healthy, "{users} users, {alone_us} us, {busy}");
+        }
+    }
+
+    #[test]
     fn locks_that_are_waited_for_are_not_healthy_and_time_that_nobody_can_place_is_half_sure() {
         let slow = [(FactId::response_time_mean_us, 900_000.0), (FactId::response_time_first_us, 890_000.0)];
         for (changes, confidence) in [

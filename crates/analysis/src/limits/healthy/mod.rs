@@ -9,7 +9,7 @@
 //! queued. Nor do one in a hundred responses take many times as long as four fifths of their kind, or a few for so long that a
 //! tenth of the clients' waiting is theirs, unless all of that is less than 150 ms each in a single second; nor do the slowest in a
 //! hundred take five times as long as the slowest request alone, which the mean of several kinds of requests does not show. Where users set the pace and processors are half idle, 1.6 times as long is too
-//! long; where no request could be sent alone and most of a long response time is in no known place, it is half sure. In an
+//! long, and from a few milliseconds on 2.5 times as long where they ask again at once; where no request could be sent alone and most of a long response time is in no known place, it is half sure. In an
 //! open loop (`-r`) at least 95% of the rate was answered. Samples and load continued to the end, without harm. If the server
 //! is only observed, short responses that hold a worker for more than a second while no backend works are not called healthy, nor
 //! connections on which the client spoke last where by Little's law they wait for more than a second.

@@ -20,6 +20,10 @@ const ALONE_EXCESS_US_MAX: f64 = 20_000.0;
 const IDLE_BUSY_MAX: f64 = 0.5;
 const ALONE_INFLATION_IDLE_MAX: f64 = 1.6;
 const ALONE_EXCESS_IDLE_US_MAX: f64 = 15_000.0;
+/// The same of users who ask again at once: they keep something busy all the time, and it is not the processors.
+const ALONE_INFLATION_AT_ONCE_MAX: f64 = 2.5;
+const ALONE_EXCESS_AT_ONCE_US_MAX: f64 = 3_000.0;
+const AT_ONCE_FRACTION_MIN: f64 = 0.8;
 /// So much of the time from one request of a user to the next nobody misses.
 const LOST_FRACTION_MAX: f64 = 0.01;
 /// The slowest in a hundred take so many times as long as the slowest request that is alone, and so much more.
@@ -68,11 +72,20 @@ pub(crate) fn slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
     let usual = facts.value(FactId::response_time_mean_us)?.max(slowest);
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     let is_idle = busy.is_some_and(|busy| busy <= IDLE_BUSY_MAX) && keeps_up(facts) != Some(true);
-    let (times, excess_us) = match is_idle {
-        true => (ALONE_INFLATION_IDLE_MAX, ALONE_EXCESS_IDLE_US_MAX),
-        false => (ALONE_INFLATION_MAX, ALONE_EXCESS_US_MAX),
+    let most_us = match is_idle {
+        true if between_us(facts).is_some_and(|us| usual >= AT_ONCE_FRACTION_MIN * us) => {
+            let at_once_us = ALONE_INFLATION_AT_ONCE_MAX * alone + ALONE_EXCESS_AT_ONCE_US_MAX;
+            at_once_us.min(ALONE_INFLATION_IDLE_MAX * alone + ALONE_EXCESS_IDLE_US_MAX)
+        }
+        true => ALONE_INFLATION_IDLE_MAX * alone + ALONE_EXCESS_IDLE_US_MAX,
+        false => ALONE_INFLATION_MAX * alone + ALONE_EXCESS_US_MAX,
     };
-    (usual > times * alone + excess_us).then_some((alone, usual))
+    (usual > most_us).then_some((alone, usual))
+}
+
+/// From one request of a user to the next, on average, in microseconds.
+fn between_us(facts: &Facts) -> Option<f64> {
+    facts.value(FactId::users).zip(facts.ended_per_s()).map(|(users, per_s)| users / per_s * 1e6)
 }
 
 /// The same of the slow end of the responses: where several kinds of requests take turns the mean of all shows little of those that
@@ -92,12 +105,10 @@ fn varies_without_queueing(facts: &Facts) -> bool {
 /// Whether what users wait longer than alone is a hundredth of the time from one request to the next, as they think in between, and
 /// processors are half idle: nothing is lost by it.
 fn costs_users_nothing(facts: &Facts) -> bool {
-    let between_us =
-        facts.value(FactId::users).zip(facts.ended_per_s()).map(|(users, per_s)| users / per_s * 1e6);
     let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     busy.is_some_and(|busy| busy <= IDLE_BUSY_MAX)
-        && times.zip(between_us).is_some_and(|((alone_us, usual_us), between_us)| {
+        && times.zip(between_us(facts)).is_some_and(|((alone_us, usual_us), between_us)| {
             usual_us - alone_us <= LOST_FRACTION_MAX * between_us
                 && usual_us - alone_us <= ALONE_EXCESS_IDLE_US_MAX
         })

@@ -17,6 +17,10 @@ const HELD_FRACTION_MIN: f64 = 0.3;
 const LOOKUPS_MIN: f64 = 3.0;
 /// A resolver that answers in this time, from a cache nearby, costs no one anything.
 const LOOKUP_US_MIN: f64 = 1_000.0;
+/// Where others have nearly all workers, the few that are left for the load may all look names up; such lookups are slow, and no chance.
+const LEFT_FRACTION_MIN: f64 = 0.8;
+const LEFT_LOOKUPS_MIN: f64 = 0.5;
+const LEFT_LOOKUP_US_MIN: f64 = 100_000.0;
 
 /// Who looks a name up for the log is in state L: where fewer are than names are looked up, the site's program asks for these.
 const LOGGING_OF_LOOKUPS_MIN: f64 = 0.3;
@@ -48,10 +52,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let rate =
         facts.ended_per_s().or(facts.value(FactId::server_requests_per_s)).filter(|rate| *rate > 0.0)?;
     let look_up_us = look_ups / rate * 1e6;
-    if look_ups < LOOKUPS_MIN || held < HELD_FRACTION_MIN || look_up_us < LOOKUP_US_MIN {
+    let left = facts.value(FactId::requests_in_workers_mean).filter(|left| {
+        let takes_all = look_ups >= LEFT_FRACTION_MIN * left && look_ups >= LEFT_LOOKUPS_MIN;
+        facts.loaded && takes_all && look_up_us >= LEFT_LOOKUP_US_MIN
+    });
+    let are_many = look_ups >= LOOKUPS_MIN && held >= HELD_FRACTION_MIN && look_up_us >= LOOKUP_US_MIN;
+    if !are_many && left.is_none() {
         return None;
     }
+    let left = left.filter(|_| !are_many);
+    let held = left.map_or(held, |left| look_ups / left);
     let by_whom = match busy {
+        _ if left.is_some() => format!("of {} requests in workers", format_number(left?)),
         Some(busy) => format!("of {} busy workers", format_number(busy)),
         None => format!("of {} requests in flight", format_number(facts.value(FactId::in_flight_mean)?)),
     };
@@ -94,7 +106,7 @@ fn suspected_finding(facts: &Facts, lookup: &LookupSetting) -> Option<Finding> {
 fn cited_facts(facts: &Facts) -> Vec<webdyno_model::fact::Fact> {
     facts.cite(&fact_ids! {
         look_ups_mean, workers_busy_mean, workers_logging_mean, workers_writing_mean, in_flight_mean,
-        ended_per_s, server_requests_per_s, rate, response_time_mean_us,
+        requests_in_workers_mean, ended_per_s, server_requests_per_s, rate, response_time_mean_us,
     })
 }
 
@@ -268,6 +280,31 @@ mod tests {
         {
             assert!(with(&[changed], "HostnameLookups", "On").is_none(), "{changed:?}");
         }
+    }
+
+    #[test]
+    fn the_last_worker_that_others_leave_may_look_a_name_up_for_each_request() {
+        let left = |look_ups: f64, in_workers: f64, ended_per_s: f64| {
+            let values = [
+                (FactId::workers_busy_mean, f64::NAN),
+                (FactId::workers_logging_mean, f64::NAN),
+                (FactId::look_ups_mean, look_ups),
+                (FactId::in_flight_mean, 6.0),
+                (FactId::requests_in_workers_mean, in_workers),
+                (FactId::ended_per_s, ended_per_s),
+            ];
+            with(&values, "HostnameLookups", "On")
+        };
+        let found = left(0.9, 1.0, 1.8).unwrap();
+        assert!(
+            found.summary.contains("holding as many of 1 requests in workers; 500 ms per request"),
+            "{}",
+            found.summary
+        );
+        assert_eq!(found.explains_fraction, Some(0.9));
+        assert!(
+            left(0.9, 2.0, 1.8).is_none() && left(0.9, 1.0, 20.0).is_none() && left(0.3, 0.3, 1.8).is_none()
+        );
     }
 
     #[test]

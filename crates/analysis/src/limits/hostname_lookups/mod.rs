@@ -6,7 +6,7 @@
 //!
 //! ## How it is recognised
 //! The setting is in force for the requested paths, and the lookups in flight (sockets towards port 53) are at all times a
-//! large share of the busy workers or of the requests in flight. The time of one follows from their number by Little's law. The
+//! large share of the busy workers or of the requests in flight, or nearly all that workers do which others leave. The time of one follows from their number by Little's law. The
 //! scoreboard shows such workers as `L` (for the log) or `W` (for access rules), never as `D`. Without the setting, or
 //! with `On` while few workers are in `L`, the lookups belong to the site's or other programs; with it and without lookups it costs nothing.
 //!
@@ -27,7 +27,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        ended_per_s, in_flight_mean, look_ups_mean, rate, response_time_mean_us, server_requests_per_s,
+        ended_per_s, in_flight_mean, look_ups_mean, rate, requests_in_workers_mean, response_time_mean_us, server_requests_per_s,
         status_unanswered_fraction, workers_busy_mean, workers_logging_mean, workers_writing_mean,
     }],
     causes: &[

@@ -144,8 +144,11 @@ fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
 fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
     let requests = requests_with_workers(facts)?;
     reused_fraction(facts).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
-    // What holds the others would be seen: if their connections are not idle, it is somebody else's requests.
+    // What holds the others would be seen: if their connections are not idle, it is somebody else's requests. Of answers that follow
+    // within a tick of the clock nobody can tell.
+    let unsure = facts.value(FactId::unsure_connections_mean).unwrap_or(0.0);
     let idle = facts.value(FactId::idle_connections_mean);
+    let idle = idle.map(|idle| if idle < 1.0 { idle + unsure } else { idle });
     if idle.is_some_and(|idle| idle < HELD_FRACTION_MIN * (workers - requests)) {
         return None;
     }
@@ -283,6 +286,7 @@ mod tests {
             (FactId::response_time_alone_us, 900.0),
         ];
         let nobodys_load = [(FactId::requests_in_workers_mean, none), (FactId::idle_connections_mean, 55.0)];
+        let quick = [(FactId::idle_connections_mean, 0.0), (FactId::unsure_connections_mean, 60.0)];
         let tickets = [
             (FactId::requests_in_workers_mean, 40.0),
             (FactId::idle_connections_mean, 55.0),
@@ -305,6 +309,7 @@ mod tests {
                 starves(&[(FactId::idle_connections_mean, 20.0)]),
                 None,
             ),
+            ("it starves, and answers come within a tick", starves(&quick), Some(0.75)),
             ("no queue", vec![(FactId::accept_queue_mean, 0.2)], None),
             ("workers are free", vec![(FactId::scoreboard_full_fraction, 0.1)], None),
             ("no processor is free", vec![(FactId::pressure_group_cpu_some_fraction, 0.9)], None),

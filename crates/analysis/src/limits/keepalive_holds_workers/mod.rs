@@ -35,7 +35,7 @@ pub const LIMIT: Limit = Limit {
         accept_queue_mean, connections_opened_per_s, connections_reused_fraction, cpu_busy_fraction,
         idle_connections_mean, in_flight_mean, offered_rate, processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_p50_us,
         response_time_p99_us, scoreboard_full_fraction, service_cpu_cores, service_processes_mean,
-        status_unanswered_fraction, users, worker_private_mean_bytes, workers_busy_mean, workers_keepalive_mean,
+        status_unanswered_fraction, unsure_connections_mean, users, worker_private_mean_bytes, workers_busy_mean, workers_keepalive_mean,
         workers_limit, workers_writing_mean,
     }],
     causes: &[

@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::resources::{concurrency, memory_evidence};
+use crate::resources::{concurrency, memory_evidence, workers};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -68,10 +68,12 @@ pub(crate) fn is_much(facts: &Facts, waiting: f64) -> bool {
         || are_most_that_came_through(facts, waiting)
 }
 
-/// Whether most of the children that have a request wait for it, and nearly all other requests in front of them: a front that takes
-/// few connections at once lets no more come through.
+/// Whether most of the children, or of Apache's workers, that have a request wait for it, and nearly all other requests in front of them:
+/// a front that takes few connections at once lets no more come through.
 fn are_most_that_came_through(facts: &Facts, waiting: f64) -> bool {
-    let busy: f64 = facts.each(FactId::fpm_processes_busy_mean).map(|(_, busy)| busy).sum();
+    let children: f64 = facts.each(FactId::fpm_processes_busy_mean).map(|(_, busy)| busy).sum();
+    let workers = || workers::limit_proof(facts).map_or(0.0, |proof| proof.workers);
+    let busy = if children > 0.0 { children } else { workers() };
     busy > 0.0
         && waiting >= WAITING_OF_PROCESSES_MIN * busy
         && explained_share(facts, waiting).is_some_and(|share| share >= EXPLAINED_MIN)

@@ -3,7 +3,8 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::resources::{concurrency, worker_waits};
+use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{concurrency, worker_waits, workers};
 use crate::settings::backends;
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
@@ -135,6 +136,13 @@ fn is_suspected(facts: &Facts, upstream: &Upstream<'_>) -> bool {
     !facts.loaded && if is_queued { all_wait } else { upstream.time_us >= SUSPECTED_US_MIN }
 }
 
+/// Whether Apache's own workers are all taken, and mostly by something else than so many requests: what holds those is waited for.
+pub(super) fn leaves_most_workers(facts: &Facts, waiting: f64) -> bool {
+    let are_last = concurrency::targets(facts).is_empty() && noticed_queue(facts).is_some();
+    are_last
+        && workers::limit_proof(facts).is_some_and(|proof| waiting < WAITING_FRACTION_MIN * proof.workers)
+}
+
 /// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
 /// nobody knows that: then what takes longer than most pages do is suspected.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -153,6 +161,7 @@ fn of_another_machine(facts: &Facts) -> Option<Finding> {
         || (upstream.is_guessed && !may_be_of_the_load(facts, upstream.address))
         || worker_waits::machine_is_short(facts)
         || concurrency::is_mostly_errors(facts)
+        || leaves_most_workers(facts, upstream.waiting)
     {
         return None;
     }

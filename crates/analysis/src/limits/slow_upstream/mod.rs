@@ -13,7 +13,8 @@
 //! less sure; where hardly any was seen to wait, or where it may not be seen whose connections these are, half sure. Processors and
 //! memory of this machine are not what is short. A name server is another server, too: most requests that are worked on have a DNS
 //! lookup in flight (sockets of UDP towards port 53), no setting of Apache makes them, and they take 20 ms of each request, or less where
-//! requests take twice as long as alone. A server that takes as long for one as for many is no limit: then the workers that
+//! requests take twice as long as alone. Where all workers of Apache are taken, and others have most of them (slow clients), the few
+//! that wait there are not what limits. A server that takes as long for one as for many is no limit: then the workers that
 //! wait for it are (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is. If the server is only observed, nobody knows what
 //! one takes: half sure from 200 ms on, and in front of full workers from a second on, if nearly all of them wait there.
 //!

@@ -40,6 +40,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         || time_us < least_us
         || hostname_lookups::finding::check(facts).is_some()
         || worker_waits::machine_is_short(facts)
+        || super::finding::leaves_most_workers(facts, waiting)
     {
         return None;
     }
@@ -116,6 +117,26 @@ mod tests {
                 (FactId::response_time_alone_us, alone_us),
             ];
             assert_eq!(with(&quick).is_some(), fires, "{alone_us}");
+        }
+    }
+
+    #[test]
+    fn where_others_have_nearly_all_workers_the_few_that_wait_are_not_what_limits() {
+        for (workers, queue, found) in [(47.0, 22.0, false), (6.0, 22.0, true), (47.0, 0.0, true)] {
+            let values = [
+                (FactId::look_ups_mean, 3.7),
+                (FactId::in_flight_mean, 3.7 + queue),
+                (FactId::accept_queue_mean, queue),
+                (FactId::scoreboard_full_fraction, 1.0),
+                (FactId::workers_limit, workers),
+                (FactId::rate, 7.3),
+                (FactId::cpu_busy_fraction, 0.1),
+            ];
+            assert_eq!(
+                check(&facts(&values, &[])).is_some(),
+                found,
+                "{workers} workers, {queue} in the queue"
+            );
         }
     }
 

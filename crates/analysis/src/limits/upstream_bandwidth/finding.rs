@@ -10,6 +10,10 @@ use webdyno_model::diagnosis::Finding;
 
 /// What a line that is full carries differs by no more than this from one second to the other.
 const SPREAD_MAX: f64 = 0.15;
+/// A full line carries the same to a hundredth, whatever is asked for; processors that are this busy answer late themselves.
+const SPREAD_EVEN_MAX: f64 = 0.01;
+const BUSY_MAX: f64 = 0.7;
+const HANDSHAKE_EXCESS_US_MIN: f64 = 500.0;
 /// Round trips of so many times the shortest one wait in a queue..
 const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
 /// ..if it is by this much: a response to a small packet may be held back for 40 ms, and a busy machine is late.
@@ -42,8 +46,8 @@ const EXPLAINS: f64 = 0.85;
 /// What the finding rests on.
 const CITED: &[FactId] = &fact_ids! {
     received_bytes_per_s, received_spread_fraction, received_bytes_per_answer, nic_sent_bits_per_s,
-    nic_sent_spread_fraction, round_trip_mean_us, round_trip_min_us, retransmits, retransmits_per_s,
-    retransmitted_fraction, receiving_fraction, response_time_inflation, sending_connections_mean, in_flight_mean,
+    nic_sent_spread_fraction, round_trip_mean_us, round_trip_min_us, connect_time_mean_us, response_time_alone_us,
+    retransmits, retransmits_per_s, retransmitted_fraction, receiving_fraction, response_time_inflation, sending_connections_mean, in_flight_mean,
     accept_queue_mean, workers_idle_mean, rate,
 };
 
@@ -64,9 +68,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let bytes = facts.value(FactId::received_bytes_per_s).or(busiest.map(|(bytes, _)| bytes))?;
     let spread = facts.value(FactId::received_spread_fraction).or(busiest.and_then(|(_, spread)| spread));
     let flat = spread.is_some_and(|spread| spread <= SPREAD_MAX);
+    let handshake = slow_handshake(facts).filter(|_| spread.is_some_and(|spread| spread <= SPREAD_EVEN_MAX));
     // Where a queue is as long all the time, all answers are as late.
-    let slow =
-        on_the_way || facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
+    let slow = on_the_way
+        || handshake.is_some()
+        || facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
     // Requests that are given up all together make seconds differ.
     let flat = flat || (on_the_way && again && waits.is_some());
     let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
@@ -76,16 +82,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let confidence: f64 = match (waits, again) {
         (Some(_), true) => 0.9,
         (Some(_), false) => 0.7,
+        (None, _) if handshake.is_some() => 0.7,
         // Seen from the server alone.
         (None, true) if round_trips.is_none() && much => 0.5,
         _ => return None,
     };
     // At a rate that is kept the bytes of each second are the same because the requests are.
-    let is_sure = is_what_takes_time(facts) && keeps_up(facts) != Some(true);
+    let takes_time = is_what_takes_time(facts) || (handshake.is_some() && facts.service.is_some());
+    let is_sure = takes_time && keeps_up(facts) != Some(true);
     let confidence = if is_sure { confidence } else { confidence.min(CONFIDENCE_UNSEEN) };
     Some(Finding {
         id: LimitId::UpstreamBandwidth.into(),
-        summary: summary(facts, bytes, waits, again),
+        summary: summary(facts, bytes, &wait_text(waits, handshake), again),
         confidence,
         explains_fraction: Some(EXPLAINS),
         facts: facts.cite(CITED),
@@ -93,15 +101,22 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// What is said of it. `waits`: the mean and the shortest round trip, of those that wait; `again`: whether many segments are sent again.
-fn summary(facts: &Facts, bytes: f64, waits: Option<(f64, f64)>, again: bool) -> String {
-    let round = waits.map_or(String::new(), |(mean, min)| {
-        format!(
-            " Round trips take {} instead of {}: packets queue on the path.",
-            format_time(mean),
-            format_time(min)
-        )
+/// How long packets wait: the mean and the shortest round trip, or a handshake and a request that was alone.
+fn wait_text(round_trips: Option<(f64, f64)>, handshake: Option<(f64, f64)>) -> String {
+    let round = round_trips.map(|(mean, min)| {
+        format!(" Round trips take {} instead of {}", format_time(mean), format_time(min))
     });
+    let handshake = || {
+        handshake.map(|(us, alone_us)| {
+            let (us, alone_us) = (format_time(us), format_time(alone_us));
+            format!(" A packet and its acknowledgement take {us}, a whole request alone took {alone_us}")
+        })
+    };
+    round.or_else(handshake).map_or(String::new(), |text| format!("{text}: packets queue on the path."))
+}
+
+/// What is said of it. `again`: whether many segments are sent again.
+fn summary(facts: &Facts, bytes: f64, waits: &str, again: bool) -> String {
     let again = facts
         .value(FactId::retransmits)
         .filter(|_| again)
@@ -111,9 +126,20 @@ fn summary(facts: &Facts, bytes: f64, waits: Option<(f64, f64)>, again: bool) ->
         None => "and whether the server is at a limit of its own was not observed",
     };
     format!(
-        "Network path to the clients saturated: together they receive {}/s, {server}.{round}{again}",
+        "Network path to the clients saturated: together they receive {}/s, {server}.{waits}{again}",
         format_bytes(bytes)
     )
+}
+
+/// How long a handshake or a round trip takes, and a whole request that was alone, if that took less, although it had one of each: what
+/// is on the way waits there. In microseconds.
+fn slow_handshake(facts: &Facts) -> Option<(f64, f64)> {
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
+    let alone_us =
+        facts.value(FactId::response_time_alone_us).filter(|_| busy.is_some_and(|busy| busy <= BUSY_MAX))?;
+    let ways = [FactId::connect_time_mean_us, FactId::round_trip_mean_us];
+    let us = ways.into_iter().filter_map(|name| facts.value(name)).reduce(f64::max)?;
+    (us >= alone_us + HANDSHAKE_EXCESS_US_MIN).then_some((us, alone_us))
 }
 
 /// Whether most of the requests in flight have their answer between server and client.
@@ -170,6 +196,19 @@ mod tests {
         (FactId::accept_queue_mean, 0.0),
     ];
 
+    const FAST: &[(FactId, f64)] = &[
+        (FactId::received_bytes_per_s, 35.5e6),
+        (FactId::received_spread_fraction, 0.001),
+        (FactId::round_trip_mean_us, 2_900.0),
+        (FactId::round_trip_min_us, 1_700.0),
+        (FactId::connect_time_mean_us, 3_200.0),
+        (FactId::response_time_mean_us, 9_700.0),
+        (FactId::response_time_alone_us, 2_000.0),
+        (FactId::response_time_inflation, 1.07),
+        (FactId::usable_busy_fraction, 0.17),
+        (FactId::accept_queue_mean, 0.5),
+    ];
+
     const LINKS: [(FactId, &str, f64); 4] = [
         (FactId::nic_sent_bits_per_s, "eth0", 1e7),
         (FactId::nic_sent_spread_fraction, "eth0", 0.03),
@@ -199,6 +238,30 @@ mod tests {
             let values = with_changes(FULL, &with_changes(ON_THE_WAY, &[changed]));
             assert!(check(&facts_of_several(&values, &LINKS)).is_none(), "{changed:?}");
         }
+    }
+
+    #[test]
+    fn on_a_fast_line_a_handshake_takes_longer_than_a_request_that_was_alone() {
+        let found = check(&facts_of_several(FAST, &LINKS)).unwrap();
+        assert_eq!(found.confidence, 0.7);
+        let says =
+            "A packet and its acknowledgement take 3.2 ms, a whole request alone took 2 ms: packets queue";
+        assert!(found.summary.contains(says), "{}", found.summary);
+        for changed in [
+            (FactId::received_spread_fraction, 0.04),
+            (FactId::connect_time_mean_us, 400.0),
+            (FactId::response_time_alone_us, 9_000.0),
+            (FactId::response_time_alone_us, f64::NAN),
+            (FactId::usable_busy_fraction, 0.9),
+            (FactId::accept_queue_mean, 12.0),
+        ] {
+            let quick = (FactId::round_trip_mean_us, if changed.1 == 400.0 { 400.0 } else { 2_900.0 });
+            let values = with_changes(FAST, &[quick, changed]);
+            assert!(check(&facts_of_several(&values, &LINKS)).is_none(), "{changed:?}");
+        }
+        let mut outside = facts_of_several(FAST, &[]);
+        outside.service = None;
+        assert_eq!(check(&outside).unwrap().confidence, CONFIDENCE_UNSEEN);
     }
 
     #[test]

@@ -9,7 +9,9 @@ use crate::wording::format_number;
 use webdyno_model::service::ServiceSnapshot;
 
 /// Databases, as the kernel names them.
-pub(crate) const DATABASES: [&str; 3] = ["mariadbd", "mysqld", "postgres"];
+pub(crate) const DATABASES: [&str; 3] = ["mariadbd", "mysqld", POSTGRES];
+/// That has a process for each connection.
+pub(crate) const POSTGRES: &str = "postgres";
 
 /// Cores that the service and its backends use together.
 pub fn own_cores(facts: &Facts) -> Option<f64> {
@@ -114,12 +116,17 @@ pub(crate) fn may_be_own(facts: &Facts, others: &OtherProcesses) -> bool {
 /// A database on this machine that takes most of full processors, and whose clients could not be seen: whoever has a site beside it asks
 /// it. Its program, the cores that it takes, and their share.
 pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64, f64)> {
+    unseen_database_from(facts, MOST_FRACTION_MIN)
+}
+
+/// The same of one that takes at least this share.
+pub(crate) fn unseen_database_from(facts: &Facts, share_min: f64) -> Option<(&str, f64, f64)> {
     let is_unseen =
         backends::are_unseen(facts.topology.as_ref()) && facts.value(FactId::db_cpu_cores).is_none();
     let mut programs = facts.each(FactId::foreign_program_cpu_cores).filter(|_| is_unseen);
     let (program, cores) = programs.find(|(name, _)| DATABASES.contains(name))?;
     let share = share_of_full_processors(facts, cores, BUSY_FRACTION_MIN)?;
-    (share >= MOST_FRACTION_MIN).then_some((program, cores, share))
+    (share >= share_min).then_some((program, cores, share))
 }
 
 /// A database behind the service that no collector asks, such as PostgreSQL: the name of its facts, what it is called, and the cores

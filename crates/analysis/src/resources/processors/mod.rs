@@ -7,7 +7,8 @@
 mod consumers;
 
 pub(crate) use consumers::{
-    DATABASES, NAMED_FRACTION_MIN, may_be_own, services_cores, silent_database, unseen_database,
+    DATABASES, NAMED_FRACTION_MIN, POSTGRES, may_be_own, services_cores, silent_database, unseen_database,
+    unseen_database_from,
 };
 pub use consumers::{OtherProcesses, other_processes, own_cores, users};
 
@@ -71,8 +72,9 @@ pub fn cpu_shortage(facts: &Facts) -> Option<CpuShortage> {
 
 /// Nearly all of the processors: what else runs has no use for more of them.
 const OWN_FRACTION_ALL: f64 = 0.92;
-/// Most of them, where the generator on the same machine has the rest.
+/// Most of them, where the generator on the same machine has the rest, or half of them, where the service also waits for so much of the time.
 const OWN_FRACTION_MOST: f64 = 0.75;
+const WAIT_FRACTION_SHARED: f64 = 0.2;
 const CONFIDENCE_FILLED: f64 = 0.8;
 
 /// The share of the time in which the service waits for a processor where it, and who waits beside it, fill all of them.
@@ -90,13 +92,22 @@ pub fn are_filled_by_service(facts: &Facts, generator_cores: f64) -> bool {
     are_short(facts) || (is_full && waits.is_some_and(|wait| wait >= WAIT_FRACTION_SOME))
 }
 
-/// Whether the service has nearly all of the processors (of full ones, of what they do), or leaves them to the generator alone.
+/// Whether the service has nearly all of the processors (of full ones, of what they do), or most, and the generator on the same machine
+/// has the rest.
 fn is_filled_by_itself(facts: &Facts, usable: f64, busy: f64) -> bool {
     let Some(own) = own_cores(facts) else { return false };
     let usable = if busy >= BUSY_FRACTION_KEPT_UP { usable * busy.min(1.0) } else { usable };
-    let generator = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
+    let generator = facts.value(FactId::client_cpu_cores);
+    let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
+    let shares = waits.is_some_and(|waits| waits >= WAIT_FRACTION_SHARED) && own >= OWN_FRACTION_MIN * usable;
+    // One that is not seen from here may run elsewhere: then other programs, which are seen, would have the rest.
+    let foreign = facts.value(FactId::foreign_cpu_cores);
+    let unseen = facts
+        .value(FactId::generator_cpu_cores)
+        .filter(|_| shares && foreign.is_some_and(|foreign| foreign < OTHERS_FRACTION_MIN * usable));
+    let with_generator = own + generator.or(unseen).unwrap_or(0.0);
     own >= OWN_FRACTION_ALL * usable
-        || (own >= OWN_FRACTION_MOST * usable && own + generator >= OWN_FRACTION_ALL * usable)
+        || ((shares || own >= OWN_FRACTION_MOST * usable) && with_generator >= OWN_FRACTION_ALL * usable)
 }
 
 /// Whether others fill the processors and wait for each other, and not the service: it uses a small part of them, answers all
@@ -299,6 +310,23 @@ mod tests {
         cpu_shortage(&facts(&values, &[])).map(|shortage| shortage.confidence)
     }
 
+    /// The service has these cores, the generator those, and the service waits in this share of the time.
+    fn shared(service: f64, generator: f64, waits: f64) -> [(FactId, f64); 3] {
+        [
+            (FactId::service_cpu_cores, service),
+            (FactId::client_cpu_cores, generator),
+            (FactId::pressure_group_cpu_some_fraction, waits),
+        ]
+    }
+
+    /// The same with a generator that is not seen from here, and so much of others.
+    fn shared_with_unseen(foreign: f64) -> [(FactId, f64); 5] {
+        let [service, (_, generator), waits] = shared(0.55, 0.4, 0.25);
+        // What a namespace hides is not in the count of others.
+        let others = (FactId::foreign_cpu_cores, foreign);
+        [service, (FactId::generator_cpu_cores, generator), waits, others, (FactId::cpu_busy_fraction, 0.97)]
+    }
+
     #[test]
     fn the_service_must_wait_and_its_group_says_best_whether_it_does() {
         for (more, expected) in [
@@ -323,6 +351,14 @@ mod tests {
                 &[(FactId::pressure_group_cpu_some_fraction, 0.08), (FactId::service_cpu_cores, 0.95)],
                 Some(0.8),
             ),
+            // The generator has the rest.
+            (&shared(0.55, 0.4, 0.25), Some(0.8)),
+            (&shared(0.55, 0.4, 0.1), None),
+            (&shared(0.8, 0.15, 0.1), Some(0.8)),
+            (&shared(0.55, 0.3, 0.25), None),
+            (&shared(0.45, 0.5, 0.25), None),
+            (&shared_with_unseen(0.02), Some(0.8)),
+            (&shared_with_unseen(0.8), None),
             // Nearly all of what a full core did.
             (
                 &[(FactId::pressure_group_cpu_some_fraction, 0.08), (FactId::service_cpu_cores, 0.9)],
