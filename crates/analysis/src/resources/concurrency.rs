@@ -212,7 +212,7 @@ const BUSY_IN_BURSTS_FRACTION_MIN: f64 = 0.65;
 const WAIT_OF_BUSY_FRACTION_MIN: f64 = 0.9;
 const RUN_QUEUE_PER_CORE_MIN: f64 = 4.0;
 /// Where requests are known to take longer than alone, by so many times and so much, and queue nowhere else, less proves it (at
-/// random arrivals on one core that is 65% busy somebody waits in two thirds of that).
+/// random arrivals on one core that is 65% busy somebody waits in two thirds of that). Whether the service waits only its group tells.
 const BUSY_IN_STEP_FRACTION_MIN: f64 = 0.5;
 const WAIT_OF_BUSY_IN_STEP_MIN: f64 = 0.8;
 const SLOWER_IN_STEP_TIMES_MIN: f64 = 1.3;
@@ -230,19 +230,24 @@ pub(crate) fn is_full_in_bursts(facts: &Facts) -> bool {
     let is_crowded =
         facts.value(FactId::run_queue_mean).is_some_and(|queue| queue >= RUN_QUEUE_PER_CORE_MIN * cores);
     (busy >= BUSY_IN_BURSTS_FRACTION_MIN && waits_for(WAIT_OF_BUSY_FRACTION_MIN) && is_crowded)
-        || (busy >= BUSY_IN_STEP_FRACTION_MIN
-            && waits_for(WAIT_OF_BUSY_IN_STEP_MIN)
-            && is_slower_in_step(facts))
+        || is_slower_in_step(facts, busy)
 }
 
-/// Whether the users of a closed loop wait for each other, and for nothing that is a queue of the service.
-fn is_slower_in_step(facts: &Facts) -> bool {
+/// Whether the users of a closed loop wait for each other at processors, and in no queue and for no lock: while those idle all pause at
+/// once, for no longer than a request that is alone.
+fn is_slower_in_step(facts: &Facts, busy: f64) -> bool {
+    let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
     let times = mean_time_alone_us(facts).zip(facts.value(FactId::response_time_mean_us));
+    let locked = row_lock_waiting(facts).into_iter().chain(facts.value(FactId::lock_waiting_mean));
     facts.loaded
         && facts.value(FactId::offered_rate).is_none()
-        && requests_queued(facts) < QUEUED_IN_STEP_MAX
+        && busy >= BUSY_IN_STEP_FRACTION_MIN
+        && waits.is_some_and(|waits| waits >= WAIT_OF_BUSY_IN_STEP_MIN * busy)
+        && requests_queued(facts) + locked.sum::<f64>() < QUEUED_IN_STEP_MAX
         && times.is_some_and(|(alone_us, usual_us)| {
-            usual_us >= SLOWER_IN_STEP_TIMES_MIN * alone_us && usual_us - alone_us >= SLOWER_IN_STEP_US_MIN
+            usual_us >= SLOWER_IN_STEP_TIMES_MIN * alone_us
+                && usual_us - alone_us >= SLOWER_IN_STEP_US_MIN
+                && alone_us >= (1.0 - busy) * usual_us
         })
 }
 
@@ -309,6 +314,9 @@ mod tests {
             ("as alone", (FactId::response_time_mean_us, 500_000.0)),
             ("not known alone", (FactId::response_time_alone_us, f64::NAN)),
             ("a queue explains it", (FactId::accept_queue_mean, 5.0)),
+            ("a lock", (FactId::lock_waiting_mean, 3.0)),
+            ("a lock of rows", (FactId::db_row_lock_waiting_mean, 3.0)),
+            ("more than all pauses while processors idle", (FactId::response_time_mean_us, 1_400_000.0)),
             ("a rate that clients decide", (FactId::offered_rate, 45.0)),
         ] {
             assert!(!is_full_in_bursts(&with(&[changed])), "{what}");

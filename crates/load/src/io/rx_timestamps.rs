@@ -6,7 +6,7 @@
 //! with MSG_TRUNC too. Segments that the kernel joined in the receive queue share the timestamp of the last one: a read
 //! that leaves bytes behind may get a later timestamp than its own last byte has, never one that lies after the read.
 //! Where a segment is lost, those behind it come before it is sent again, and can be read only after: their timestamps tell
-//! nothing of who reads. What was read late on a connection on which that happened has no timestamp.
+//! nothing of who reads. What came before such a segment was seen to be read late has no timestamp.
 //!
 //! Timestamping is a switch of the whole machine (`net_enable_timestamp`): with the first socket that wants timestamps
 //! the kernel patches its code, with the last one it patches it back. One more socket that lives as long as the load
@@ -116,6 +116,28 @@ enum SlotTimestamp {
     Stamped(u64),
 }
 
+/// The segments of a connection that came before one that was lost.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OutOfOrder {
+    /// How many were counted at the last late read.
+    count: u32,
+    /// When more of them were met last, on the realtime clock: what came before may have waited for them.
+    met_ns: u64,
+}
+
+impl OutOfOrder {
+    /// Whether what came at this time was kept waiting by its reader alone. `count` is called where it was read late.
+    fn tells_reader(&mut self, timestamp_ns: u64, now_ns: u64, count: impl FnOnce() -> u32) -> bool {
+        if now_ns.saturating_sub(timestamp_ns) >= READ_LATE_NS_MIN {
+            let count = count();
+            if count != self.count {
+                *self = Self { count, met_ns: now_ns };
+            }
+        }
+        timestamp_ns > self.met_ns
+    }
+}
+
 /// Reads with timestamps.
 pub(crate) struct RxTimestampReader {
     control: Vec<u8>,
@@ -133,6 +155,7 @@ impl RxTimestampReader {
         socket: impl AsFd,
         buffer: &mut [u8],
         flags: RecvFlags,
+        out_of_order: &mut OutOfOrder,
     ) -> Result<(usize, u64)> {
         let flags = MsgFlags::from_bits_truncate(flags.bits() as i32);
         let mut pieces = [IoSliceMut::new(buffer)];
@@ -143,8 +166,8 @@ impl RxTimestampReader {
         let timestamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(timestamp_from));
         let count = got.bytes;
         let timestamp_ns = timestamp_ns.filter(|timestamp_ns| {
-            let late_ns = clock_ns(ClockId::Realtime).saturating_sub(*timestamp_ns);
-            tells_reader(late_ns, || tcp_info::has_received_out_of_order(socket.as_fd()))
+            let count = || tcp_info::received_out_of_order(socket.as_fd());
+            out_of_order.tells_reader(*timestamp_ns, clock_ns(ClockId::Realtime), count)
         });
         Ok((count, timestamp_ns.unwrap_or(0)))
     }
@@ -156,6 +179,7 @@ pub(crate) struct RxTimestamps {
     every: Option<u64>,
     opened: u64,
     slots: Vec<SlotTimestamp>,
+    out_of_order: Vec<OutOfOrder>,
     reader: RxTimestampReader,
     offset: Option<ClockOffset>,
     // Held so that timestamping stays switched on.
@@ -178,6 +202,7 @@ impl RxTimestamps {
             every: every.filter(|_| timestamping_socket.is_some()),
             opened: 0,
             slots: vec![SlotTimestamp::Plain; slots],
+            out_of_order: vec![OutOfOrder::default(); slots],
             reader: RxTimestampReader::new(),
             offset: timestamping_socket.as_ref().and_then(|_| ClockOffset::measure()),
             _keeper: timestamping_socket,
@@ -190,7 +215,13 @@ impl RxTimestamps {
         self.opened += 1;
         if (self.opened - 1).is_multiple_of(every) && enable_rx_timestamps(socket).is_ok() {
             self.slots[slot as usize] = SlotTimestamp::Stamped(0);
+            self.out_of_order[slot as usize] = OutOfOrder::default();
         }
+    }
+
+    /// The segments of this slot that came out of order, for a read that is made elsewhere.
+    pub(crate) fn out_of_order(&mut self, slot: u32) -> &mut OutOfOrder {
+        &mut self.out_of_order[slot as usize]
     }
 
     /// Whether the socket in this slot is timestamped.
@@ -207,7 +238,8 @@ impl RxTimestamps {
         buffer: &mut [u8],
         flags: RecvFlags,
     ) -> Result<usize> {
-        let (count, timestamp_ns) = self.reader.recv(socket, buffer, flags)?;
+        let (count, timestamp_ns) =
+            self.reader.recv(socket, buffer, flags, &mut self.out_of_order[slot as usize])?;
         if count > 0 {
             self.record(slot, timestamp_ns);
         }
@@ -241,11 +273,6 @@ impl RxTimestamps {
             }
         }
     }
-}
-
-/// Whether it was its reader who read what came so long ago, on a connection on which segments may have come out of order.
-fn tells_reader(late_ns: u64, is_out_of_order: impl FnOnce() -> bool) -> bool {
-    late_ns < READ_LATE_NS_MIN || !is_out_of_order()
 }
 
 fn timestamp_from(message: ControlMessageOwned) -> Option<u64> {
@@ -371,12 +398,16 @@ mod tests {
     }
 
     #[test]
-    fn what_had_to_wait_for_a_lost_segment_tells_nothing_of_its_reader() {
-        for (late_ns, is_out_of_order, tells) in
-            [(50_000, true, true), (550_000_000, true, false), (550_000_000, false, true)]
-        {
-            assert_eq!(tells_reader(late_ns, || is_out_of_order), tells, "{late_ns} {is_out_of_order}");
-        }
+    fn what_came_before_a_hole_was_filled_tells_nothing_of_its_reader() {
+        let mut connection = OutOfOrder::default();
+        let mut tells = |timestamp_us: u64, now_us: u64, count: u32| {
+            connection.tells_reader(timestamp_us * 1_000, now_us * 1_000, || count)
+        };
+        assert!(tells(1_000, 9_000, 0), "late, and nothing is lost");
+        assert!(!tells(20_000, 90_000, 3), "it waited for a segment");
+        assert!(!tells(89_000, 90_100, 3), "so did what is read after it");
+        assert!(tells(95_000, 99_000, 3), "it came later, and only its reader is late");
+        assert!(!tells(100_000, 130_000, 4), "the next hole");
     }
 
     #[test]

@@ -64,11 +64,12 @@ pub(crate) fn read(socket: impl AsFd) -> Option<TcpReading> {
     Some(reading(&fields))
 }
 
-/// Whether segments came out of order since the connection was begun. `false` where the kernel does not count them.
-pub(crate) fn has_received_out_of_order(socket: impl AsFd) -> bool {
+/// How many segments came out of order since the connection was begun. 0 where the kernel does not count them.
+pub(crate) fn received_out_of_order(socket: impl AsFd) -> u32 {
     // An older kernel gives fewer bytes, and nix, which requires the full length, panics then.
     static IS_COUNTED: LazyLock<bool> = LazyLock::new(|| is_release_at_least(RELEASE_COUNTING));
-    *IS_COUNTED && getsockopt(&socket, LongTcpInfo).is_ok_and(|fields| fields[RECEIVED_OUT_OF_ORDER] > 0)
+    let fields = IS_COUNTED.then(|| getsockopt(&socket, LongTcpInfo).ok()).flatten();
+    fields.map_or(0, |fields| fields[RECEIVED_OUT_OF_ORDER])
 }
 
 fn is_release_at_least(least: (u32, u32)) -> bool {
@@ -132,7 +133,7 @@ mod tests {
     #[test]
     fn a_socket_that_is_not_tcp_gives_no_reading() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!((read(&one), has_received_out_of_order(&one)), (None, false));
+        assert_eq!((read(&one), received_out_of_order(&one)), (None, 0));
         assert_eq!(reading(&[0; 40]), TcpReading::default());
         assert_eq!(reading(&[u32::MAX; 40]).round_trip_min_us, None);
     }

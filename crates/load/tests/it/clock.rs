@@ -73,35 +73,40 @@ fn large_bodies_and_their_heads_are_timestamped_too() {
     assert!(first.mean_us() < service.mean_us());
 }
 
-/// Loopback of a network namespace of this thread, and of those that it begins, that loses one in eight of its packets.
-fn lose_packets() {
-    unshare(CloneFlags::CLONE_NEWNET).unwrap();
+/// Loopback of a network namespace of this thread, and of those that it begins, that loses one in eight of its packets. Whether that can
+/// be had here.
+fn lose_packets() -> bool {
     let rules = "add table ip lossy; add chain ip lossy in { type filter hook input priority 0; };
         add rule ip lossy in ip length gt 1000 numgen random mod 8 0 drop";
-    for (program, arguments) in [("ip", &["link", "set", "lo", "up"][..]), ("nft", &[rules])] {
-        assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program}");
-    }
+    let succeeds = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).status().is_ok_and(|status| status.success())
+    };
+    unshare(CloneFlags::CLONE_NEWNET).is_ok()
+        && succeeds("ip", &["link", "set", "lo", "up"])
+        && succeeds("nft", &[rules])
 }
 
 // Of an answer with a hole its end lies in the kernel until the hole is filled: that is no delay of the generator.
 #[test]
 fn what_waits_for_a_lost_packet_does_not_wait_for_its_reader() {
-    needs!(rustix::process::geteuid().is_root(), "a network namespace takes root");
     let lossy = thread::spawn(|| {
-        lose_packets();
         let mut response = b"HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n".to_vec();
         response.resize(response.len() + 900_000, b'x');
-        let server = Server::start(vec![Step::Request, Step::Send(response), Step::Again]);
-        let mut load_of = workload(&server.url());
-        (load_of.clock, load_of.connections) = (Clock::Kernel, 8);
-        load(&load_of)
+        lose_packets().then(|| {
+            let server = Server::start(vec![Step::Request, Step::Send(response), Step::Again]);
+            let mut load_of = workload(&server.url());
+            (load_of.clock, load_of.connections) = (Clock::Kernel, 8);
+            load(&load_of)
+        })
     });
     let outcome = lossy.join().unwrap();
+    needs!(outcome.is_some(), "a network namespace that loses packets takes root, ip and nft");
+    let outcome = outcome.unwrap();
     let (_, answers, without) = stamped(&outcome);
-    assert!(outcome.sum(|interval| interval.tcp.segments_retransmitted) == 0, "the generator sends little");
     assert!(without > 0 && answers + without == outcome.completed(), "{answers} {without}");
+    // What is lost is sent again after 200 ms at the latest; a busy machine is not as late.
     let delay = outcome.merged(|interval| &interval.receive_delay);
-    let long = delay.count_between(20_000, 10_000_000);
+    let long = delay.count_between(100_000, 10_000_000);
     assert!(long == 0, "{long} of {answers}: {:?}", delay.dist());
 }
 

@@ -16,6 +16,9 @@ const STARTED_PER_S_MAX: f64 = 32.0;
 const PACE_FRACTION_MIN: f64 = 0.3;
 /// What ends a process may also be an idle one too many: most of the connections must be those of processes that ended.
 const EXPLAINED_FRACTION_MIN: f64 = 0.5;
+/// So many end a second, and of those that begin: more than a pool that grows, whose old processes end now and then.
+const SUCCEEDED_PER_S_MIN: f64 = 1.0;
+const SUCCEEDED_FRACTION_MIN: f64 = 0.5;
 /// The parent looks once a second: processes that all are gone by the second look live for as many connections as they may take.
 const LIVES_MAX_S: f64 = 2.0;
 /// So much of what that pace allows is all of it: its pace doubles from one on, and the port has connections of other clients.
@@ -51,7 +54,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             worker_processes_started_per_s, worker_processes_ended_per_s, worker_oldest_mean_s, forks_per_s,
-            new_connections_per_s, worker_processes_mean, service_processes_mean, workers_startable_mean,
+            new_connections_per_s, worker_processes_mean, service_processes_mean, workers_startable_mean, workers_idle_mean,
             accept_queue_mean, service_cpu_cores, response_time_mean_us, rate,
         }),
         remedies: vec![remedy(facts, &churn)],
@@ -88,10 +91,11 @@ fn churn(facts: &Facts) -> Option<WorkerChurn> {
         false => by_ids.or(forks_per_s)?,
     };
     let threads = facts.threads_per_process();
-    // Where none is left that a former look met, they end as soon as they come, however slowly that is.
+    // Where none is left that a former look met, they end as soon as they come, however slowly that is; so do those that begin where
+    // others live on, and hold their workers.
     let is_fast = ended_per_s >= PACE_FRACTION_MIN * STARTED_PER_S_MAX / threads
         || live_shortly(facts)
-        || waits_for_successors(facts);
+        || waits_for_successors(facts, ended_per_s);
     // Connections that nobody took before their client gave up ended no process.
     let taken = facts.value(FactId::rate).map_or(accepted, |answered| answered.min(accepted));
     let explained = ended_per_s * connections >= EXPLAINED_FRACTION_MIN * taken;
@@ -113,9 +117,12 @@ fn is_at_ceiling(facts: &Facts, connections: f64, accepted: f64) -> bool {
     prefork && live_shortly(facts) && (CEILING_FRACTION.0..=CEILING_FRACTION.1).contains(&share)
 }
 
-/// Whether no worker is idle although more may be started, and connections wait for those: others may hold the rest, which live on.
-fn waits_for_successors(facts: &Facts) -> bool {
-    facts.value(FactId::workers_idle_mean).is_some_and(|idle| idle < 1.0)
+/// Whether most of those that begin end at once, no worker is idle although more may be started, and connections wait for those.
+fn waits_for_successors(facts: &Facts, ended_per_s: f64) -> bool {
+    let started_per_s = facts.value(FactId::worker_processes_started_per_s).unwrap_or(f64::INFINITY);
+    ended_per_s >= SUCCEEDED_PER_S_MIN
+        && ended_per_s >= SUCCEEDED_FRACTION_MIN * started_per_s
+        && facts.value(FactId::workers_idle_mean).is_some_and(|idle| idle < 1.0)
         && facts.value(FactId::workers_startable_mean).is_some_and(|places| places >= 1.0)
         && noticed_queue(facts).is_some()
 }
@@ -206,6 +213,12 @@ mod tests {
                 Some(0.95),
             ),
             ("slowly, and others have those that live on", held_by_others(0.0, 8.0), 2, Some(0.95)),
+            (
+                "a pool that grows",
+                [held_by_others(0.0, 8.0), vec![(FactId::worker_processes_ended_per_s, 0.1)]].concat(),
+                1000,
+                None,
+            ),
             ("slowly, and some are idle", held_by_others(4.0, 8.0), 2, None),
             ("slowly, and no more may be started", held_by_others(0.0, 0.0), 2, None),
             ("for ever", vec![], 0, None),

@@ -19,8 +19,9 @@ const LEVEL_WANTED: i64 = 1;
 const FILE_US: f64 = 250.0;
 /// A byte that is copied.
 const BYTE_US: f64 = 0.001;
-/// One that is encrypted, where connections are kept: a handshake costs as much as a large file.
+/// One that is encrypted.
 const TLS_BYTE_US: f64 = 0.003;
+/// A handshake costs as much as a large file: connections must be kept.
 const KEPT_FRACTION_MIN: f64 = 0.9;
 /// From so many times that on it is compression, where nothing else makes or encrypts the responses.
 const TIMES_MIN: f64 = 4.0;

@@ -26,10 +26,10 @@ const PREDICTION_ERROR: f64 = 0.2;
 /// From this share on that is more than all that is left.
 const PREDICTED_SHARE_MAX: f64 = 0.8;
 
-/// So many threads or processes begin for each request, and a second, where a database takes so much of full processors: a page that
-/// runs programs has few of them, and a site whose database keeps its threads next to none.
+/// So many threads and processes begin on the machine for each request, and a second: a page that runs programs has few of them.
 const PER_REQUEST_MIN: f64 = 3.0;
 const PER_S_MIN: f64 = 1000.0;
+/// What the database takes of full processors.
 const UNSEEN_SHARE_MIN: f64 = 0.2;
 const CONFIDENCE_UNSEEN: f64 = 0.6;
 const RISK: &str = "some hundred kB of memory per cached thread";
@@ -58,7 +58,7 @@ fn unseen(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::DbThreadChurn.into(),
         summary: format!(
-            "{} threads/s begin that are no workers, and {program} uses {} cores: it seems to create a thread for each connection, about {:.0}% of CPU time used. Only root can see whether it does.",
+            "{} threads and processes/s begin that are no workers, and {program} uses {} cores: it seems to create a thread for each connection, about {:.0}% of CPU time used. Only root can see whether it does.",
             format_number(begun_per_s),
             format_number(cores),
             share * 100.0
@@ -187,7 +187,11 @@ mod tests {
         };
         let found = with(&[], "mariadbd", 0.45).unwrap();
         assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_UNSEEN, Some(0.303)));
-        assert!(found.summary.starts_with("6000 threads/s begin that are no workers"), "{}", found.summary);
+        assert!(
+            found.summary.starts_with("6000 threads and processes/s begin that are no workers"),
+            "{}",
+            found.summary
+        );
         for (what, changes, program, cores) in [
             ("as many as requests", &[(FactId::rate, 5_000.0)][..], "mariadbd", 0.45),
             ("they are workers", &[(FactId::worker_processes_started_per_s, 5_900.0)], "mariadbd", 0.45),

@@ -14,6 +14,10 @@ use webdyno_model::setting::SettingId;
 const COMMITTING_MIN: f64 = 1.0;
 /// What part of the requests that are worked on must commit to be what limits.
 const SHARE_MIN: f64 = 0.3;
+/// The same where the disk is slow: few readings meet those that commit, and more of them wait for its next turn.
+const SHARE_OF_SLOW_MIN: f64 = 0.2;
+const SYNC_SLOW_US_MIN: f64 = 5_000.0;
+const CONFIDENCE_OF_SLOW: f64 = 0.6;
 /// A disk that is this quick is not what is waited for: the state is met by chance.
 const SYNC_US_MIN: f64 = 1_000.0;
 
@@ -22,7 +26,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let committing = facts.value(FactId::db_committing_mean).filter(|count| *count >= COMMITTING_MIN)?;
     let share = concurrency::share_of_requests(facts, committing)?;
     let sync_us = facts.value(FactId::db_disk_syncs_per_s).filter(|rate| *rate > 0.0).map(|rate| 1e6 / rate);
-    if share < SHARE_MIN || concurrency::is_cpu_bound(facts) || sync_us.is_some_and(|us| us < SYNC_US_MIN) {
+    let is_slow = sync_us.is_some_and(|us| us >= SYNC_SLOW_US_MIN);
+    let share_min = if is_slow { SHARE_OF_SLOW_MIN } else { SHARE_MIN };
+    if share < share_min || concurrency::is_cpu_bound(facts) || sync_us.is_some_and(|us| us < SYNC_US_MIN) {
         return None;
     }
     let each = sync_us.map_or(String::new(), |us| {
@@ -39,7 +45,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(committing),
             share * 100.0
         ),
-        confidence: if sync_us.is_some() { 0.9 } else { 0.75 },
+        confidence: match sync_us {
+            _ if share < SHARE_MIN => CONFIDENCE_OF_SLOW,
+            Some(_) => 0.9,
+            None => 0.75,
+        },
         explains_fraction: Some(significant(share, 3)),
         facts: facts.cite(&fact_ids! {
             db_committing_mean, db_disk_syncs_per_s, db_cpu_cores, cpu_busy_fraction, in_flight_mean,
@@ -92,6 +102,10 @@ mod tests {
             found.remedies.iter().all(|remedy| remedy.setting_changes().is_empty()),
             "durability is the owner's"
         );
+        let quarter = with(&[(FactId::db_committing_mean, 10.0)]).unwrap();
+        assert_eq!((quarter.confidence, quarter.explains_fraction), (CONFIDENCE_OF_SLOW, Some(0.25)));
+        let of_quick = [(FactId::db_committing_mean, 10.0), (FactId::db_disk_syncs_per_s, 400.0)];
+        assert!(with(&of_quick).is_none(), "a quarter of a disk that is not slow");
         for (what, changes) in [
             ("a few", (FactId::db_committing_mean, 3.0)),
             ("not known", (FactId::db_committing_mean, f64::NAN)),

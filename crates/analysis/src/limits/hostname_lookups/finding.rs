@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::resources::workers;
 use crate::settings::effective;
 use crate::settings::effective::EffectiveSetting;
 use crate::wording::{format_number, format_time};
@@ -21,6 +22,7 @@ const LOOKUP_US_MIN: f64 = 1_000.0;
 const LEFT_FRACTION_MIN: f64 = 0.8;
 const LEFT_LOOKUPS_MIN: f64 = 0.5;
 const LEFT_LOOKUP_US_MIN: f64 = 100_000.0;
+const CONFIDENCE_OF_LEFT: f64 = 0.7;
 
 /// Who looks a name up for the log is in state L: where fewer are than names are looked up, the site's program asks for these.
 const LOGGING_OF_LOOKUPS_MIN: f64 = 0.3;
@@ -52,20 +54,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let rate =
         facts.ended_per_s().or(facts.value(FactId::server_requests_per_s)).filter(|rate| *rate > 0.0)?;
     let look_up_us = look_ups / rate * 1e6;
-    let left = facts.value(FactId::requests_in_workers_mean).filter(|left| {
-        let takes_all = look_ups >= LEFT_FRACTION_MIN * left && look_ups >= LEFT_LOOKUPS_MIN;
-        facts.loaded && takes_all && look_up_us >= LEFT_LOOKUP_US_MIN
-    });
     let are_many = look_ups >= LOOKUPS_MIN && held >= HELD_FRACTION_MIN && look_up_us >= LOOKUP_US_MIN;
-    if !are_many && left.is_none() {
-        return None;
-    }
-    let left = left.filter(|_| !are_many);
-    let held = left.map_or(held, |left| look_ups / left);
-    let by_whom = match busy {
-        _ if left.is_some() => format!("of {} requests in workers", format_number(left?)),
-        Some(busy) => format!("of {} busy workers", format_number(busy)),
-        None => format!("of {} requests in flight", format_number(facts.value(FactId::in_flight_mean)?)),
+    let left = || requests_left(facts, look_ups, look_up_us);
+    let (held, by_whom, confidence) = match busy {
+        Some(busy) if are_many => (held, format!("of {} busy workers", format_number(busy)), 0.95),
+        None if are_many => {
+            let in_flight = facts.value(FactId::in_flight_mean)?;
+            (held, format!("of {} requests in flight", format_number(in_flight)), 0.9)
+        }
+        _ => {
+            let left = left()?;
+            let of_left = format!("of {} requests in workers, which others hold", format_number(left));
+            (look_ups / left, of_left, CONFIDENCE_OF_LEFT)
+        }
     };
     Some(Finding {
         id: LimitId::HostnameLookups.into(),
@@ -75,11 +76,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_time(look_up_us),
             lookup_reason(first)
         ),
-        confidence: if busy.is_some() { 0.95 } else { 0.9 },
+        confidence,
         explains_fraction: Some(significant(held.min(1.0), 3)),
         facts: cited_facts(facts),
         remedies: all.iter().map(remedy).collect(),
     })
+}
+
+/// The requests of our load that are in workers, where others hold nearly all of these and those that are left look names up all the time.
+fn requests_left(facts: &Facts, look_ups: f64, look_up_us: f64) -> Option<f64> {
+    let left = facts
+        .value(FactId::requests_in_workers_mean)
+        .filter(|left| facts.loaded && *left >= LEFT_LOOKUPS_MIN && workers::is_limit_reached(facts))?;
+    (look_ups >= LEFT_FRACTION_MIN * left && look_up_us >= LEFT_LOOKUP_US_MIN).then_some(left)
 }
 
 /// Without a view of the lookups: workers that are done but not free say that something holds them at the log, and the
@@ -284,27 +293,31 @@ mod tests {
 
     #[test]
     fn the_last_worker_that_others_leave_may_look_a_name_up_for_each_request() {
-        let left = |look_ups: f64, in_workers: f64, ended_per_s: f64| {
+        let left = |changes: &[(FactId, f64)]| {
             let values = [
                 (FactId::workers_busy_mean, f64::NAN),
                 (FactId::workers_logging_mean, f64::NAN),
-                (FactId::look_ups_mean, look_ups),
+                (FactId::look_ups_mean, 0.9),
                 (FactId::in_flight_mean, 6.0),
-                (FactId::requests_in_workers_mean, in_workers),
-                (FactId::ended_per_s, ended_per_s),
+                (FactId::requests_in_workers_mean, 1.0),
+                (FactId::ended_per_s, 1.8),
+                (FactId::scoreboard_full_fraction, 1.0),
+                (FactId::workers_limit, 27.0),
             ];
-            with(&values, "HostnameLookups", "On")
+            with(&with_changes(&values, changes), "HostnameLookups", "On")
         };
-        let found = left(0.9, 1.0, 1.8).unwrap();
-        assert!(
-            found.summary.contains("holding as many of 1 requests in workers; 500 ms per request"),
-            "{}",
-            found.summary
-        );
-        assert_eq!(found.explains_fraction, Some(0.9));
-        assert!(
-            left(0.9, 2.0, 1.8).is_none() && left(0.9, 1.0, 20.0).is_none() && left(0.3, 0.3, 1.8).is_none()
-        );
+        let found = left(&[(FactId::in_flight_mean, 6.0)]).unwrap();
+        let says = "as many of 1 requests in workers, which others hold; 500 ms per request";
+        assert!(found.summary.contains(says), "{}", found.summary);
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_OF_LEFT, Some(0.9)));
+        for (what, changed) in [
+            ("others look up", (FactId::requests_in_workers_mean, 2.0)),
+            ("hardly any request", (FactId::requests_in_workers_mean, 0.1)),
+            ("quick ones", (FactId::ended_per_s, 20.0)),
+            ("workers are free", (FactId::scoreboard_full_fraction, 0.0)),
+        ] {
+            assert!(left(&[changed]).is_none(), "{what}");
+        }
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: held.confidence,
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
-            workers_keepalive_mean, workers_busy_mean, workers_writing_mean, idle_connections_mean, scoreboard_full_fraction,
+            workers_keepalive_mean, workers_busy_mean, workers_writing_mean, idle_connections_mean, unsure_connections_mean,
+            scoreboard_full_fraction,
             workers_limit, processes_at_limit_fraction, service_processes_mean, requests_in_workers_mean,
             in_flight_mean, accept_queue_mean, connections_reused_fraction, connections_opened_per_s,
             service_cpu_cores, cpu_busy_fraction, status_unanswered_fraction, response_time_p50_us,
@@ -144,11 +145,11 @@ fn evidence_in_connections(facts: &Facts, workers: f64) -> Option<String> {
 fn evidence_in_requests(facts: &Facts, workers: f64) -> Option<String> {
     let requests = requests_with_workers(facts)?;
     reused_fraction(facts).filter(|reused| *reused >= REUSED_FRACTION_MIN)?;
-    // What holds the others would be seen: if their connections are not idle, it is somebody else's requests. Of answers that follow
-    // within a tick of the clock nobody can tell.
+    // What holds the others would be seen: if their connections are not idle, it is somebody else's requests. Where most answers
+    // follow within a tick of the clock nobody can tell.
     let unsure = facts.value(FactId::unsure_connections_mean).unwrap_or(0.0);
     let idle = facts.value(FactId::idle_connections_mean);
-    let idle = idle.map(|idle| if idle < 1.0 { idle + unsure } else { idle });
+    let idle = idle.map(|idle| if unsure > idle { idle + unsure } else { idle });
     if idle.is_some_and(|idle| idle < HELD_FRACTION_MIN * (workers - requests)) {
         return None;
     }
@@ -286,7 +287,8 @@ mod tests {
             (FactId::response_time_alone_us, 900.0),
         ];
         let nobodys_load = [(FactId::requests_in_workers_mean, none), (FactId::idle_connections_mean, 55.0)];
-        let quick = [(FactId::idle_connections_mean, 0.0), (FactId::unsure_connections_mean, 60.0)];
+        let quick =
+            |unsure| [(FactId::idle_connections_mean, 2.0), (FactId::unsure_connections_mean, unsure)];
         let tickets = [
             (FactId::requests_in_workers_mean, 40.0),
             (FactId::idle_connections_mean, 55.0),
@@ -309,7 +311,8 @@ mod tests {
                 starves(&[(FactId::idle_connections_mean, 20.0)]),
                 None,
             ),
-            ("it starves, and answers come within a tick", starves(&quick), Some(0.75)),
+            ("it starves, and answers come within a tick", starves(&quick(57.0)), Some(0.75)),
+            ("it starves, and few answers come within a tick", starves(&quick(20.0)), None),
             ("no queue", vec![(FactId::accept_queue_mean, 0.2)], None),
             ("workers are free", vec![(FactId::scoreboard_full_fraction, 0.1)], None),
             ("no processor is free", vec![(FactId::pressure_group_cpu_some_fraction, 0.9)], None),

@@ -10,10 +10,14 @@ use webdyno_model::diagnosis::Finding;
 
 /// What a line that is full carries differs by no more than this from one second to the other.
 const SPREAD_MAX: f64 = 0.15;
-/// A full line carries the same to a hundredth, whatever is asked for; processors that are this busy answer late themselves.
+/// A full line carries the same to a hundredth, whatever is asked for.
 const SPREAD_EVEN_MAX: f64 = 0.01;
+/// Processors that are busier make connections late themselves; so does a SYN that is lost, by a second.
 const BUSY_MAX: f64 = 0.7;
-const HANDSHAKE_EXCESS_US_MIN: f64 = 500.0;
+const LOST_SYNS_MAX: f64 = 0.0005;
+/// A connect takes so much longer than a request alone, and such a part of the response time.
+const CONNECT_EXCESS_US_MIN: f64 = 500.0;
+const CONNECT_FRACTION_MIN: f64 = 0.2;
 /// Round trips of so many times the shortest one wait in a queue..
 const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
 /// ..if it is by this much: a response to a small packet may be held back for 40 ms, and a busy machine is late.
@@ -68,10 +72,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let bytes = facts.value(FactId::received_bytes_per_s).or(busiest.map(|(bytes, _)| bytes))?;
     let spread = facts.value(FactId::received_spread_fraction).or(busiest.and_then(|(_, spread)| spread));
     let flat = spread.is_some_and(|spread| spread <= SPREAD_MAX);
-    let handshake = slow_handshake(facts).filter(|_| spread.is_some_and(|spread| spread <= SPREAD_EVEN_MAX));
+    let connect = slow_connect(facts).filter(|_| spread.is_some_and(|spread| spread <= SPREAD_EVEN_MAX));
     // Where a queue is as long all the time, all answers are as late.
     let slow = on_the_way
-        || handshake.is_some()
+        || connect.is_some()
         || facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
     // Requests that are given up all together make seconds differ.
     let flat = flat || (on_the_way && again && waits.is_some());
@@ -82,18 +86,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let confidence: f64 = match (waits, again) {
         (Some(_), true) => 0.9,
         (Some(_), false) => 0.7,
-        (None, _) if handshake.is_some() => 0.7,
+        (None, _) if connect.is_some() => 0.7,
         // Seen from the server alone.
         (None, true) if round_trips.is_none() && much => 0.5,
         _ => return None,
     };
     // At a rate that is kept the bytes of each second are the same because the requests are.
-    let takes_time = is_what_takes_time(facts) || (handshake.is_some() && facts.service.is_some());
+    let takes_time = is_what_takes_time(facts) || (connect.is_some() && facts.service.is_some());
     let is_sure = takes_time && keeps_up(facts) != Some(true);
     let confidence = if is_sure { confidence } else { confidence.min(CONFIDENCE_UNSEEN) };
     Some(Finding {
         id: LimitId::UpstreamBandwidth.into(),
-        summary: summary(facts, bytes, &wait_text(waits, handshake), again),
+        summary: summary(facts, bytes, &wait_text(waits, connect), again),
         confidence,
         explains_fraction: Some(EXPLAINS),
         facts: facts.cite(CITED),
@@ -101,18 +105,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// How long packets wait: the mean and the shortest round trip, or a handshake and a request that was alone.
-fn wait_text(round_trips: Option<(f64, f64)>, handshake: Option<(f64, f64)>) -> String {
+/// How long packets wait: the mean and the shortest round trip, or a TCP connect and a request that was alone.
+fn wait_text(round_trips: Option<(f64, f64)>, connect: Option<(f64, f64)>) -> String {
     let round = round_trips.map(|(mean, min)| {
         format!(" Round trips take {} instead of {}", format_time(mean), format_time(min))
     });
-    let handshake = || {
-        handshake.map(|(us, alone_us)| {
+    let connect = || {
+        connect.map(|(us, alone_us)| {
             let (us, alone_us) = (format_time(us), format_time(alone_us));
-            format!(" A packet and its acknowledgement take {us}, a whole request alone took {alone_us}")
+            format!(" A TCP connect takes {us}, a whole request alone took {alone_us}")
         })
     };
-    round.or_else(handshake).map_or(String::new(), |text| format!("{text}: packets queue on the path."))
+    round.or_else(connect).map_or(String::new(), |text| format!("{text}: packets queue on the path."))
 }
 
 /// What is said of it. `again`: whether many segments are sent again.
@@ -131,15 +135,16 @@ fn summary(facts: &Facts, bytes: f64, waits: &str, again: bool) -> String {
     )
 }
 
-/// How long a handshake or a round trip takes, and a whole request that was alone, if that took less, although it had one of each: what
-/// is on the way waits there. In microseconds.
-fn slow_handshake(facts: &Facts) -> Option<(f64, f64)> {
+/// How long a TCP connect takes, and a whole request that was alone, if that took less, although it had a round trip, too: what is on the
+/// way waits there, and no SYN is lost. In microseconds.
+fn slow_connect(facts: &Facts) -> Option<(f64, f64)> {
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
-    let alone_us =
-        facts.value(FactId::response_time_alone_us).filter(|_| busy.is_some_and(|busy| busy <= BUSY_MAX))?;
-    let ways = [FactId::connect_time_mean_us, FactId::round_trip_mean_us];
-    let us = ways.into_iter().filter_map(|name| facts.value(name)).reduce(f64::max)?;
-    (us >= alone_us + HANDSHAKE_EXCESS_US_MIN).then_some((us, alone_us))
+    let (alone_us, usual_us) =
+        facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us))?;
+    let us = facts.value(FactId::connect_time_mean_us)?;
+    let is_lost = facts.value(FactId::lost_syn_fraction).is_some_and(|share| share > LOST_SYNS_MAX);
+    let is_long = us >= alone_us + CONNECT_EXCESS_US_MIN && us >= CONNECT_FRACTION_MIN * usual_us;
+    (is_long && !is_lost && busy.is_some_and(|busy| busy <= BUSY_MAX)).then_some((us, alone_us))
 }
 
 /// Whether most of the requests in flight have their answer between server and client.
@@ -241,23 +246,25 @@ mod tests {
     }
 
     #[test]
-    fn on_a_fast_line_a_handshake_takes_longer_than_a_request_that_was_alone() {
+    fn on_a_fast_line_a_connect_takes_longer_than_a_request_that_was_alone() {
         let found = check(&facts_of_several(FAST, &LINKS)).unwrap();
         assert_eq!(found.confidence, 0.7);
-        let says =
-            "A packet and its acknowledgement take 3.2 ms, a whole request alone took 2 ms: packets queue";
+        let says = "A TCP connect takes 3.2 ms, a whole request alone took 2 ms: packets queue";
         assert!(found.summary.contains(says), "{}", found.summary);
-        for changed in [
-            (FactId::received_spread_fraction, 0.04),
-            (FactId::connect_time_mean_us, 400.0),
-            (FactId::response_time_alone_us, 9_000.0),
-            (FactId::response_time_alone_us, f64::NAN),
-            (FactId::usable_busy_fraction, 0.9),
-            (FactId::accept_queue_mean, 12.0),
+        for (what, changed) in [
+            ("a server that varies", (FactId::received_spread_fraction, 0.04)),
+            ("acknowledgements wait for answers", (FactId::connect_time_mean_us, 400.0)),
+            ("most of the time passes elsewhere", (FactId::response_time_mean_us, 40_000.0)),
+            ("as alone", (FactId::response_time_alone_us, 9_000.0)),
+            ("not known alone", (FactId::response_time_alone_us, f64::NAN)),
+            ("lost SYNs", (FactId::lost_syn_fraction, 0.01)),
+            ("processors are late", (FactId::usable_busy_fraction, 0.9)),
+            ("the server is slow to accept", (FactId::accept_queue_mean, 12.0)),
         ] {
-            let quick = (FactId::round_trip_mean_us, if changed.1 == 400.0 { 400.0 } else { 2_900.0 });
-            let values = with_changes(FAST, &[quick, changed]);
-            assert!(check(&facts_of_several(&values, &LINKS)).is_none(), "{changed:?}");
+            // The round trip is long in all of them.
+            let values = with_changes(FAST, &[(FactId::round_trip_mean_us, 38_000.0), changed]);
+            let values = with_changes(&values, &[(FactId::round_trip_min_us, 10_000.0)]);
+            assert!(check(&facts_of_several(&values, &LINKS)).is_none(), "{what}");
         }
         let mut outside = facts_of_several(FAST, &[]);
         outside.service = None;

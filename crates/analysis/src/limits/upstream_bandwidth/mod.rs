@@ -3,8 +3,8 @@
 //! ## How it is recognised
 //! All clients together receive a constant number of bytes per second, while packets wait or are lost on the path: round trips
 //! take many times as long as the shortest one, and the server retransmits; in a long queue nothing is lost, and most of the
-//! requests in flight have an answer that was sent and is not confirmed. On a fast line a handshake or a round trip takes longer than
-//! a whole request did that was alone, while the bytes of all seconds are the same to a hundredth. Nothing on the server is at its limit: its own
+//! requests in flight have an answer that was sent and is not confirmed. On a fast line a TCP connect takes longer than a whole request
+//! did that was alone, while no SYN is lost, the CPU is at most 70% busy, and the bytes of all seconds are the same to a hundredth. Nothing on the server is at its limit: its own
 //! links have room or no rate, workers are free, the accept queue is empty. Seen from the server alone (constant bytes per
 //! second, retransmits, nothing busy) it is a suspicion, as it is from outside alone, and where a response spends its time elsewhere.
 //!
@@ -27,7 +27,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, answer_bytes_mean, client_connections_mean, connect_time_mean_us, cpu_busy_fraction, in_flight_mean,
-        listen_drops_per_s,
+        listen_drops_per_s, lost_syn_fraction,
         nic_sent_bits_per_s, nic_sent_spread_fraction, rate,
         received_bytes_per_answer, received_bytes_per_s, received_spread_fraction, receiving_fraction,
         response_time_alone_us, response_time_inflation, response_time_mean_us, retransmits, retransmits_per_s, retransmitted_fraction, round_trip_mean_us,

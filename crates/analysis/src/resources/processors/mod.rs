@@ -72,7 +72,8 @@ pub fn cpu_shortage(facts: &Facts) -> Option<CpuShortage> {
 
 /// Nearly all of the processors: what else runs has no use for more of them.
 const OWN_FRACTION_ALL: f64 = 0.92;
-/// Most of them, where the generator on the same machine has the rest, or half of them, where the service also waits for so much of the time.
+/// Most of them, where the generator on the same machine has the rest; or half of them, where the service waits at times and the generator
+/// is not late.
 const OWN_FRACTION_MOST: f64 = 0.75;
 const WAIT_FRACTION_SHARED: f64 = 0.2;
 const CONFIDENCE_FILLED: f64 = 0.8;
@@ -99,7 +100,9 @@ fn is_filled_by_itself(facts: &Facts, usable: f64, busy: f64) -> bool {
     let usable = if busy >= BUSY_FRACTION_KEPT_UP { usable * busy.min(1.0) } else { usable };
     let generator = facts.value(FactId::client_cpu_cores);
     let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
-    let shares = waits.is_some_and(|waits| waits >= WAIT_FRACTION_SHARED) && own >= OWN_FRACTION_MIN * usable;
+    let shares = waits.is_some_and(|waits| waits >= WAIT_FRACTION_SHARED)
+        && own >= OWN_FRACTION_MIN * usable
+        && !facts.generator_is_late;
     // One that is not seen from here may run elsewhere: then other programs, which are seen, would have the rest.
     let foreign = facts.value(FactId::foreign_cpu_cores);
     let unseen = facts

@@ -234,10 +234,12 @@ impl KernelIo {
         let Some(socket) = self.sockets[slot as usize].as_ref() else { return Err(none) };
         let input = &mut tls.input;
         (input.timestamped, input.timestamp_ns) = (self.kernel.timestamps.has_rx_timestamps(slot), None);
+        input.out_of_order = *self.kernel.timestamps.out_of_order(slot);
         let done = call(session, socket, input, &now_ns);
         // A read without a timestamp replaces the earlier one, too.
         if let Some(timestamp_ns) = input.timestamp_ns {
             self.kernel.timestamps.record(slot, timestamp_ns);
+            *self.kernel.timestamps.out_of_order(slot) = input.out_of_order;
         }
         if let Some(hangup) = session.take_unreported_readiness() {
             self.pending_events.push(Ready { token: session.token, readable: true, hangup });

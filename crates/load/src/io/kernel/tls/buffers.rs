@@ -1,7 +1,7 @@
 //! The bytes around rustls: what a thread receives, where decrypted bytes go, how encrypted ones are appended.
 
 use crate::io::network_io::SocketError;
-use crate::io::rx_timestamps::RxTimestampReader;
+use crate::io::rx_timestamps::{OutOfOrder, RxTimestampReader};
 use rustix::fd::OwnedFd;
 use rustix::net::RecvFlags;
 use rustls::unbuffered::InsufficientSizeError;
@@ -21,6 +21,8 @@ pub(in crate::io::kernel) struct TlsInput {
     pub(in crate::io::kernel) timestamped: bool,
     /// The timestamp of its last read, 0 when that had none; `None` when nothing was read.
     pub(in crate::io::kernel) timestamp_ns: Option<u64>,
+    /// The connection's segments that came out of order.
+    pub(in crate::io::kernel) out_of_order: OutOfOrder,
 }
 
 impl TlsInput {
@@ -32,6 +34,7 @@ impl TlsInput {
             reader: RxTimestampReader::new(),
             timestamped: false,
             timestamp_ns: None,
+            out_of_order: OutOfOrder::default(),
         }
     }
 
@@ -63,7 +66,8 @@ impl TlsInput {
         let count = match self.timestamped {
             false => rustix::net::recv(socket, room, RecvFlags::empty())?.1,
             true => {
-                let (count, timestamp_ns) = self.reader.recv(socket, room, RecvFlags::empty())?;
+                let (count, timestamp_ns) =
+                    self.reader.recv(socket, room, RecvFlags::empty(), &mut self.out_of_order)?;
                 if count > 0 {
                     self.timestamp_ns = Some(timestamp_ns);
                 }
