@@ -82,8 +82,9 @@ fn rounds(
 
 fn sorted(directory: &Path) -> Result<Vec<PathBuf>> {
     let read = std::fs::read_dir(directory).map_err(|error| {
-        io_error("read", directory.display(), &error)
-            .hint("give the directory of a run, as `webdyno lab run` prints it at its end, or of kept recordings")
+        io_error("read", directory.display(), &error).hint(
+            "give the directory of a run, as `webdyno lab run` prints it at its end, or of kept recordings",
+        )
     })?;
     let mut entries: Vec<PathBuf> = read.flatten().map(|entry| entry.path()).collect();
     entries.sort();
