@@ -1,7 +1,8 @@
 //! What is short instead of workers where all of them are taken: more workers would wait for the same.
 
 use crate::facts::{FactId, Facts};
-use crate::resources::{memory_evidence, processors};
+use crate::resources::time_breakdown::noticed_queue;
+use crate::resources::{concurrency, memory_evidence, processors, workers};
 
 /// From this share of time on in which some of the service's tasks were ready and had no processor, nearly each of its
 /// requests waits for one. Tasks that wait for each other in turn, as those of a busy server do, stay well below.
@@ -10,6 +11,13 @@ const GROUP_WAITS_FRACTION_MIN: f64 = 0.7;
 const BLOCKED_FRACTION_MIN: f64 = 0.5;
 /// From this share of the taken workers on what they do most decides.
 const MOST: f64 = 0.5;
+
+/// Whether Apache's own workers are all taken while connections wait, and most of them by something else than so many requests: what
+/// holds those is waited for.
+pub(crate) fn are_most_held_otherwise(facts: &Facts, requests: f64) -> bool {
+    let are_last = concurrency::targets(facts).is_empty() && noticed_queue(facts).is_some();
+    are_last && workers::limit_proof(facts).is_some_and(|proof| requests < MOST * proof.workers)
+}
 
 /// Whether processors, memory or a disk are what the workers wait for.
 pub(crate) fn machine_is_short(facts: &Facts) -> bool {

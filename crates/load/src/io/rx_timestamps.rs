@@ -127,7 +127,7 @@ pub(crate) struct OutOfOrder {
 
 impl OutOfOrder {
     /// Whether what came at this time was kept waiting by its reader alone. `count` is called where it was read late.
-    fn tells_reader(&mut self, timestamp_ns: u64, now_ns: u64, count: impl FnOnce() -> u32) -> bool {
+    fn depends_on_reader(&mut self, timestamp_ns: u64, now_ns: u64, count: impl FnOnce() -> u32) -> bool {
         if now_ns.saturating_sub(timestamp_ns) >= READ_LATE_NS_MIN {
             let count = count();
             if count != self.count {
@@ -167,7 +167,7 @@ impl RxTimestampReader {
         let count = got.bytes;
         let timestamp_ns = timestamp_ns.filter(|timestamp_ns| {
             let count = || tcp_info::received_out_of_order(socket.as_fd());
-            out_of_order.tells_reader(*timestamp_ns, clock_ns(ClockId::Realtime), count)
+            out_of_order.depends_on_reader(*timestamp_ns, clock_ns(ClockId::Realtime), count)
         });
         Ok((count, timestamp_ns.unwrap_or(0)))
     }
@@ -400,14 +400,14 @@ mod tests {
     #[test]
     fn what_came_before_a_hole_was_filled_tells_nothing_of_its_reader() {
         let mut connection = OutOfOrder::default();
-        let mut tells = |timestamp_us: u64, now_us: u64, count: u32| {
-            connection.tells_reader(timestamp_us * 1_000, now_us * 1_000, || count)
+        let mut depends = |timestamp_us: u64, now_us: u64, count: u32| {
+            connection.depends_on_reader(timestamp_us * 1_000, now_us * 1_000, || count)
         };
-        assert!(tells(1_000, 9_000, 0), "late, and nothing is lost");
-        assert!(!tells(20_000, 90_000, 3), "it waited for a segment");
-        assert!(!tells(89_000, 90_100, 3), "so did what is read after it");
-        assert!(tells(95_000, 99_000, 3), "it came later, and only its reader is late");
-        assert!(!tells(100_000, 130_000, 4), "the next hole");
+        assert!(depends(1_000, 9_000, 0), "late, and nothing is lost");
+        assert!(!depends(20_000, 90_000, 3), "it waited for a segment");
+        assert!(!depends(89_000, 90_100, 3), "so did what is read after it");
+        assert!(depends(95_000, 99_000, 3), "it came later, and only its reader is late");
+        assert!(!depends(100_000, 130_000, 4), "the next hole");
     }
 
     #[test]

@@ -212,15 +212,6 @@ mod tests {
                 2,
                 Some(0.95),
             ),
-            ("slowly, and others have those that live on", held_by_others(0.0, 8.0), 2, Some(0.95)),
-            (
-                "a pool that grows",
-                [held_by_others(0.0, 8.0), vec![(FactId::worker_processes_ended_per_s, 0.1)]].concat(),
-                1000,
-                None,
-            ),
-            ("slowly, and some are idle", held_by_others(4.0, 8.0), 2, None),
-            ("slowly, and no more may be started", held_by_others(0.0, 0.0), 2, None),
             ("for ever", vec![], 0, None),
             ("they only begin", vec![(FactId::worker_processes_ended_per_s, 0.0)], 3, None),
             ("others end, too, but not these", vec![(FactId::new_connections_per_s, 800.0)], 3, None),
@@ -250,6 +241,21 @@ mod tests {
         ] {
             let found = with(&changes, connections).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn beside_workers_that_others_hold_however_slowly_they_end() {
+        let a_pool_that_grows = (FactId::worker_processes_ended_per_s, 0.1);
+        for (idle, startable, changed, connections, found) in [
+            (0.0, 8.0, None, 2, true),
+            (4.0, 8.0, None, 2, false),
+            (0.0, 0.0, None, 2, false),
+            (0.0, 8.0, Some(a_pool_that_grows), 1000, false),
+            (0.0, 8.0, Some((FactId::worker_processes_started_per_s, 20.0)), 2, false),
+        ] {
+            let seen = with_changes(&held_by_others(idle, startable), &Vec::from_iter(changed));
+            assert_eq!(with(&seen, connections).is_some(), found, "{idle} {startable} {changed:?}");
         }
     }
 

@@ -36,11 +36,11 @@ const RISK: &str = "some hundred kB of memory per cached thread";
 
 /// Fires when threads are created for most connections, and that saturates the CPUs.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if facts.value(FactId::db_connections_per_s).is_some() { by_status(facts) } else { unseen(facts) }
+    if facts.value(FactId::db_connections_per_s).is_some() { by_status(facts) } else { without_status(facts) }
 }
 
 /// Where nobody may see what the database does: by the threads and processes that begin on the machine, and are not workers.
-fn unseen(facts: &Facts) -> Option<Finding> {
+fn without_status(facts: &Facts) -> Option<Finding> {
     let (program, cores, of_database) = processors::unseen_database_from(facts, UNSEEN_SHARE_MIN)?;
     let workers_per_s = facts.value(FactId::worker_processes_started_per_s).unwrap_or(0.0);
     let begun_per_s = facts.value(FactId::forks_per_s)? - workers_per_s;

@@ -3,8 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::resources::time_breakdown::noticed_queue;
-use crate::resources::{concurrency, worker_waits, workers};
+use crate::resources::{concurrency, worker_waits};
 use crate::settings::backends;
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
@@ -136,13 +135,6 @@ fn is_suspected(facts: &Facts, upstream: &Upstream<'_>) -> bool {
     !facts.loaded && if is_queued { all_wait } else { upstream.time_us >= SUSPECTED_US_MIN }
 }
 
-/// Whether Apache's own workers are all taken, and mostly by something else than so many requests: what holds those is waited for.
-pub(super) fn leaves_most_workers(facts: &Facts, waiting: f64) -> bool {
-    let are_last = concurrency::targets(facts).is_empty() && noticed_queue(facts).is_some();
-    are_last
-        && workers::limit_proof(facts).is_some_and(|proof| waiting < WAITING_FRACTION_MIN * proof.workers)
-}
-
 /// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
 /// nobody knows that: then what takes longer than most pages do is suspected.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -161,7 +153,7 @@ fn of_another_machine(facts: &Facts) -> Option<Finding> {
         || (upstream.is_guessed && !may_be_of_the_load(facts, upstream.address))
         || worker_waits::machine_is_short(facts)
         || concurrency::is_mostly_errors(facts)
-        || leaves_most_workers(facts, upstream.waiting)
+        || worker_waits::are_most_held_otherwise(facts, upstream.waiting)
     {
         return None;
     }
@@ -209,7 +201,7 @@ fn of_another_machine(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts_of_several, with_changes};
+    use crate::facts::testing::{facts_of_several, scoped_setting, with_changes};
     use webdyno_model::sample::MissingSignal;
     use webdyno_model::service::ServiceSnapshot;
 
@@ -286,6 +278,26 @@ mod tests {
         }
         let here = "127.0.0.1:8080";
         assert!(at(here, &[], (36.0, 0.0), false, here).is_none(), "who listens here may not be told");
+    }
+
+    #[test]
+    fn where_others_have_most_of_apaches_workers_the_few_that_wait_are_not_what_limits() {
+        for (workers, proxy, found) in
+            [(80.0, None, false), (14.0, None, true), (80.0, Some("http://app:80/"), true)]
+        {
+            let full = [
+                (FactId::accept_queue_mean, 30.0),
+                (FactId::scoreboard_full_fraction, 1.0),
+                (FactId::workers_limit, workers),
+            ];
+            let mut facts =
+                facts_of_several(&with_changes(&BASE, &full), &[(FactId::upstream_waiting_mean, AT, 9.0)]);
+            let link = Link { by: AT.into(), ..Link::default() };
+            facts.topology = Some(Topology { links: vec![link], ..Topology::default() });
+            let handed_over = proxy.map(|to| scoped_setting("ProxyPass", to, &[]));
+            facts.service.as_mut().unwrap().scoped.extend(handed_over);
+            assert_eq!(check(&facts).is_some(), found, "{workers} workers, {proxy:?}");
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         || time_us < least_us
         || hostname_lookups::finding::check(facts).is_some()
         || worker_waits::machine_is_short(facts)
-        || super::finding::leaves_most_workers(facts, waiting)
+        || worker_waits::are_most_held_otherwise(facts, waiting)
     {
         return None;
     }
