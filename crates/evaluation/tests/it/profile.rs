@@ -2,7 +2,7 @@
 //! hashes, two that do what a TLS handshake does (RSA signatures, the exchange of keys), one that encrypts as TLS does what is sent,
 //! and one that sleeps.
 
-#![allow(clippy::unwrap_used)] // helpers of a test
+#![allow(clippy::unwrap_used, clippy::expect_used)] // helpers of a test
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -48,17 +48,21 @@ fn ticks(root: u32) -> BTreeMap<String, [f64; 2]> {
     procfs::tree_of(root).into_iter().filter_map(read).collect()
 }
 
-/// What the collector says of the mix, and what the programs' own clocks say.
-fn measured(root: u32) -> (Option<ProcessorTime>, BTreeMap<String, [f64; 2]>) {
+/// What the collector says of the mix, or why it may not sample, and what the programs' own clocks say.
+fn measured(root: u32) -> (Result<Option<ProcessorTime>, String>, BTreeMap<String, [f64; 2]>) {
     let (sink, samples) = channel();
     let target = Target { service_pid: Some(root), ..Target::default() };
     let observer = Observer::start_with(vec![Box::new(Profile::default())], target, sink).unwrap();
     // The first reading begins to sample.
-    let _ = samples.recv_timeout(LENGTH).unwrap();
+    let (_, first) = samples.recv_timeout(LENGTH).unwrap();
+    if let Some(refused) = first.missing.iter().flatten().next() {
+        return (Err(refused.why.clone()), BTreeMap::new());
+    }
     let (before, begin) = (ticks(root), Instant::now());
     let mut read = vec![];
     while begin.elapsed() < LENGTH {
-        let Ok((_, sample)) = samples.recv_timeout(Duration::from_secs(3)) else { break };
+        // On a busy machine names are read for seconds.
+        let Ok((_, sample)) = samples.recv_timeout(LENGTH) else { break };
         read.push(TimedSample { t_s: begin.elapsed().as_secs_f64(), sample });
     }
     let since = |(name, [user, kernel]): (String, [f64; 2])| {
@@ -74,7 +78,7 @@ fn measured(root: u32) -> (Option<ProcessorTime>, BTreeMap<String, [f64; 2]>) {
         measured_to_s: begin.elapsed().as_secs_f64(),
         ..Measurement::default()
     };
-    (facts(&measurement, None).unwrap().processor_time, used)
+    (Ok(facts(&measurement, None).unwrap().processor_time), used)
 }
 
 /// Says that the test is skipped, in the file that the run of all tests counts from, too.
@@ -95,8 +99,9 @@ fn shares_are_those_of_a_known_mix() {
         webdyno_host::os::process::ProcessName::of(pid).map(|one| one.signal(rustix::process::Signal::KILL));
     }
     child.wait().unwrap();
-    let Some(time) = time else {
-        return skip("perf_event_open is not permitted (kernel.perf_event_paranoid)");
+    let time = match time {
+        Ok(time) => time.expect("a hundred samples of the mix"),
+        Err(why) => return skip(&why),
     };
     println!("{used:?}\n{:?}, {} samples, kernel {}", time.parts, time.samples_count, time.with_kernel);
     // Where the kernel's part may not be seen, all shares are of the programs' own time.

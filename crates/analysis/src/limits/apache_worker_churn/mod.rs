@@ -9,8 +9,9 @@
 //! Processes start and end all the time (their ids change), each accepted as many connections as MaxConnectionsPerChild says,
 //! connections wait in the accept queue, and more workers would be allowed. If responses are so fast that processes are gone
 //! between two samples, a rate of 32 times that number of connections a second shows it, or the forks of the whole machine, if no
-//! process is older than two seconds. Where others hold workers of old processes, most of those that begin end at once, however slowly:
-//! no worker is idle, more may be started, and connections wait. If the ids cannot be seen, forks at such a pace show the same, with less confidence.
+//! process is older than two seconds. Where others hold workers of old processes, most of those that begin end at once, however
+//! slowly: no worker is idle, more may be started, and connections wait. If the ids cannot be seen, forks at such a pace show the
+//! same, with less confidence.
 //!
 //! ## What to do
 //! `MaxConnectionsPerChild 0`, or 10,000 if a module is known to leak: processes then end rarely. A graceful reload is enough.

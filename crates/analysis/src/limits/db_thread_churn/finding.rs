@@ -58,7 +58,7 @@ fn without_status(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::DbThreadChurn.into(),
         summary: format!(
-            "{} threads and processes/s begin that are no workers, and {program} uses {} cores: it seems to create a thread for each connection, about {:.0}% of CPU time used. Only root can see whether it does.",
+            "The machine starts {} threads and processes/s besides Apache's workers, and {program} uses {} cores: it probably creates a thread for each connection, about {:.0}% of CPU time used. Only root can confirm it.",
             format_number(begun_per_s),
             format_number(cores),
             share * 100.0
@@ -188,7 +188,7 @@ mod tests {
         let found = with(&[], "mariadbd", 0.45).unwrap();
         assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_UNSEEN, Some(0.303)));
         assert!(
-            found.summary.starts_with("6000 threads and processes/s begin that are no workers"),
+            found.summary.starts_with("The machine starts 6000 threads and processes/s besides"),
             "{}",
             found.summary
         );

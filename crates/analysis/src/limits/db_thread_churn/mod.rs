@@ -4,10 +4,10 @@
 //! cache is too small and the site opens a connection for each page, or several, each costs the start and the end of a thread.
 //!
 //! ## How it is recognised
-//! Threads are created nearly as fast as connections are opened, thousands per second, and the CPUs are saturated: the cost of
-//! a thread (some 50 µs, more where system calls are slow) times their number is a good part of the CPU time used. Without root nobody
-//! sees what the database does: it is suspected where several threads and processes for each request begin on the machine, and it takes a good part
-//! of the CPU.
+//! Threads are created nearly as fast as connections are opened, thousands per second, and the CPUs are saturated: the cost of a
+//! thread (some 50 µs, more where system calls are slow) times their number is a good part of the CPU time used. Without root
+//! nobody sees what the database does: it is suspected where several threads and processes for each request begin on the machine,
+//! and it takes a good part of the CPU.
 //!
 //! ## What to do
 //! `thread_cache_size`: MariaDB's own default, 256 or `max_connections` if that is less, and more than were ever connected at

@@ -5,9 +5,9 @@
 //! write or two. A disk without a protected cache does 50 to 200 of these a second, one with it, or an SSD, thousands.
 //!
 //! ## How it is recognised
-//! Three in ten of the requests that are worked on, or two where a sync takes 5 ms and more, are statements in the states of a commit (`Commit`; `Updating status`, which a connection
-//! keeps while its log is written), while CPU has room and rows are not locked; InnoDB's number of `fsync` a second tells how long
-//! one takes.
+//! Three in ten of the requests that are worked on, or two where a sync takes 5 ms and more, are statements in the states of a
+//! commit (`Commit`; `Updating status`, which a connection keeps while its log is written), while CPU has room and rows are not
+//! locked; InnoDB's number of `fsync` a second tells how long one takes.
 //!
 //! ## What to do
 //! Commit less often: several statements in one transaction, counters and sessions in memory (Redis, memcached) instead of a table.

@@ -7,9 +7,9 @@
 //!
 //! ## How it is recognised
 //! In the kernel's table of locks, processes of the service or of what is behind it wait for one file: at least a fifth of the
-//! requests in flight, half of the children of a pool, or half of Apache's workers with nearly all other requests in the queue for them. Without load of our own that is enough; under load a request takes
-//! much longer than one that is alone. Workers of Apache without a request may wait in a lock around accept: about as many as
-//! are idle do not count.
+//! requests in flight, half of the children of a pool, or half of Apache's workers with nearly all other requests in the queue
+//! for them. Without load of our own that is enough; under load a request takes much longer than one that is alone. Workers of
+//! Apache without a request may wait in a lock around accept: about as many as are idle do not count.
 //!
 //! ## What to do
 //! Hold the lock for less long: read and compute before, write after. One lock for each record and not for all; readers that share

@@ -2,17 +2,19 @@
 //!
 //! ## How it is recognised
 //! The goal, if there is one, is met, and nearly all requests succeeded. No connection waited in the accept queue or took a
-//! second to establish (its SYN was lost then), and no request waited in front of a backend, in the database, or for a lock on
-//! a file. CPU was free, or other processes used it and the service did not wait for it; memory and disks were not short, and
-//! workers were free. Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by
-//! less than a few milliseconds, or a hundredth of the time from one request of a user to the next), and not many times as long as a request alone, as sent a few times before the load: nothing
-//! queued. Nor do one in a hundred responses take many times as long as four fifths of their kind, or a few for so long that a
-//! tenth of the clients' waiting is theirs, unless all of that is less than 150 ms each in a single second; nor do the slowest in a
-//! hundred take five times as long as the slowest request alone, which the mean of several kinds of requests does not show. Where users set the pace and processors are half idle, 1.6 times as long is too
-//! long, and from a few milliseconds on 2.5 times as long where they ask again at once; where no request could be sent alone and most of a long response time is in no known place, it is half sure. In an
-//! open loop (`-r`) at least 95% of the rate was answered. Samples and load continued to the end, without harm. If the server
-//! is only observed, short responses that hold a worker for more than a second while no backend works are not called healthy, nor
-//! connections on which the client spoke last where by Little's law they wait for more than a second.
+//! second to establish (its SYN was lost then), and no request waited in front of a backend, in the database, or for a lock on a
+//! file. CPU was free, or other processes used it and the service did not wait for it; memory and disks were not short, and
+//! workers were free. Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by less
+//! than a few milliseconds, or a hundredth of the time from one request of a user to the next), and not many times as long as a
+//! request alone, as sent a few times before the load: nothing queued. Nor do one in a hundred responses take many times as long
+//! as four fifths of their kind, or a few for so long that a tenth of the clients' waiting is theirs, unless all of that is less
+//! than 150 ms each in a single second; nor do the slowest in a hundred take five times as long as the slowest request alone,
+//! which the mean of several kinds of requests does not show. Where users set the pace and processors are half idle, 1.6 times as
+//! long is too long, and from a few milliseconds on 2.5 times as long where they ask again at once; where no request could be
+//! sent alone and most of a long response time is in no known place, it is half sure. In an open loop (`-r`) at least 95% of the
+//! rate was answered. Samples and load continued to the end, without harm. If the server is only observed, short responses that
+//! hold a worker for more than a second while no backend works are not called healthy, nor connections on which the client spoke
+//! last where by Little's law they wait for more than a second.
 //!
 //! ## What to do
 //! Nothing. The finding names the nearest limit and the rate at which it is expected. To find where the limit lies, increase

@@ -55,7 +55,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts.ended_per_s().or(facts.value(FactId::server_requests_per_s)).filter(|rate| *rate > 0.0)?;
     let look_up_us = look_ups / rate * 1e6;
     let are_many = look_ups >= LOOKUPS_MIN && held >= HELD_FRACTION_MIN && look_up_us >= LOOKUP_US_MIN;
-    let left = || requests_left(facts, look_ups, look_up_us);
     let (held, by_whom, confidence) = match busy {
         Some(busy) if are_many => (held, format!("of {} busy workers", format_number(busy)), 0.95),
         None if are_many => {
@@ -63,8 +62,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             (held, format!("of {} requests in flight", format_number(in_flight)), 0.9)
         }
         _ => {
-            let left = left()?;
-            let of_left = format!("of {} requests in workers, which others hold", format_number(left));
+            let left = requests_left(facts, look_ups, look_up_us)?;
+            let of_left = format!("of {} requests in the workers that others leave", format_number(left));
             (look_ups / left, of_left, CONFIDENCE_OF_LEFT)
         }
     };
@@ -83,7 +82,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// The requests of our load that are in workers, where others hold nearly all of these and those that are left look names up all the time.
+/// The requests of our load that are in workers, where the limit of these is reached and nearly all of the requests look a name up.
 fn requests_left(facts: &Facts, look_ups: f64, look_up_us: f64) -> Option<f64> {
     let left = facts
         .value(FactId::requests_in_workers_mean)
@@ -307,7 +306,7 @@ mod tests {
             with(&with_changes(&values, changes), "HostnameLookups", "On")
         };
         let found = left(&[(FactId::in_flight_mean, 6.0)]).unwrap();
-        let says = "as many of 1 requests in workers, which others hold; 500 ms per request";
+        let says = "as many of 1 requests in the workers that others leave; 500 ms per request";
         assert!(found.summary.contains(says), "{}", found.summary);
         assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_OF_LEFT, Some(0.9)));
         for (what, changed) in [

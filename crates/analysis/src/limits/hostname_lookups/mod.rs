@@ -6,8 +6,8 @@
 //!
 //! ## How it is recognised
 //! The setting is in force for the requested paths, and the lookups in flight (sockets towards port 53) are at all times a
-//! large share of the busy workers or of the requests in flight; where others hold nearly all workers, lookups are all that those do
-//! which are left. The time of one follows from their number by Little's law. The
+//! large share of the busy workers or of the requests in flight; where others hold nearly all workers, of the load's requests in the
+//! rest. The time of one follows from their number by Little's law. The
 //! scoreboard shows such workers as `L` (for the log) or `W` (for access rules), never as `D`. Without the setting, or
 //! with `On` while few workers are in `L`, the lookups belong to the site's or other programs; with it and without lookups it costs nothing.
 //!

@@ -9,7 +9,8 @@
 //! (mod_status). The status page waits like any request and often times out: then as many processes run as `MaxRequestWorkers`
 //! allows, while the requests in flight that are not in the queue (by the load engine's count) are fewer than half of the
 //! workers, and connections carry more than one request (not where the sockets show that those are not idle; within a tick of the
-//! kernel's clock they tell nothing); or the sockets show it alone: on as many accepted connections as half of the workers nothing was asked since the last response (tcp_info). Under the event MPM an idle connection holds no thread, so this is not
+//! kernel's clock they tell nothing); or the sockets show it alone: on as many accepted connections as half of the workers
+//! nothing was asked since the last response (tcp_info). Under the event MPM an idle connection holds no thread, so this is not
 //! reported; nor is it where the requests alone, by how long one takes that is alone, need more workers than there are.
 //!
 //! ## What to do

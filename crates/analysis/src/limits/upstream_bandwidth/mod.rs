@@ -3,10 +3,11 @@
 //! ## How it is recognised
 //! All clients together receive a constant number of bytes per second, while packets wait or are lost on the path: round trips
 //! take many times as long as the shortest one, and the server retransmits; in a long queue nothing is lost, and most of the
-//! requests in flight have an answer that was sent and is not confirmed. On a fast line a TCP connect takes longer than a whole request
-//! did that was alone, while no SYN is lost, the CPU is at most 70% busy, and the bytes of all seconds are the same to a hundredth. Nothing on the server is at its limit: its own
-//! links have room or no rate, workers are free, the accept queue is empty. Seen from the server alone (constant bytes per
-//! second, retransmits, nothing busy) it is a suspicion, as it is from outside alone, and where a response spends its time elsewhere.
+//! requests in flight have an answer that was sent and is not confirmed. On a fast line a TCP connect takes longer than a whole
+//! request did that was alone, while no SYN is lost, the CPU is at most 70% busy, and the bytes of all seconds are the same to a
+//! hundredth. Nothing on the server is at its limit: its own links have room or no rate, workers are free, the accept queue is
+//! empty. Seen from the server alone (constant bytes per second, retransmits, nothing busy) it is a suspicion, as it is from
+//! outside alone, and where a response spends its time elsewhere.
 //!
 //! ## What to do
 //! As for `network-saturated`: fewer bytes per request (compression, caching, smaller images, a cache or CDN on the other side
