@@ -246,15 +246,18 @@ mod tests {
 
     #[test]
     fn beside_workers_that_others_hold_however_slowly_they_end() {
-        let a_pool_that_grows = (FactId::worker_processes_ended_per_s, 0.1);
+        let ended = |per_s| (FactId::worker_processes_ended_per_s, per_s);
+        let started = |per_s| (FactId::worker_processes_started_per_s, per_s);
         for (idle, startable, changed, connections, found) in [
-            (0.0, 8.0, None, 2, true),
-            (4.0, 8.0, None, 2, false),
-            (0.0, 0.0, None, 2, false),
-            (0.0, 8.0, Some(a_pool_that_grows), 1000, false),
-            (0.0, 8.0, Some((FactId::worker_processes_started_per_s, 20.0)), 2, false),
+            (0.0, 8.0, &[][..], 2, true),
+            (4.0, 8.0, &[], 2, false),
+            (0.0, 0.0, &[], 2, false),
+            // A pool that grows, and one in which now and then a process ends for another one.
+            (0.0, 8.0, &[ended(0.1)], 1000, false),
+            (0.0, 8.0, &[ended(0.1), started(0.1)], 1000, false),
+            (0.0, 8.0, &[started(20.0)], 2, false),
         ] {
-            let seen = with_changes(&held_by_others(idle, startable), &Vec::from_iter(changed));
+            let seen = with_changes(&held_by_others(idle, startable), changed);
             assert_eq!(with(&seen, connections).is_some(), found, "{idle} {startable} {changed:?}");
         }
     }

@@ -148,6 +148,7 @@ mod tests {
             (processors(1.3, 0.45), false, "it fills them, and waits in half of the time"),
             (processors(0.5, 0.9), true, "the generator fills them"),
             (processors(1.3, 0.1), true, "no task waits for them"),
+            (processors(1.3, 0.25), true, "it has most of them, and the generator, which is late, the rest"),
             (link(0.97), false, "the link is full"),
             (link(0.6), true, "the link has room"),
         ] {
