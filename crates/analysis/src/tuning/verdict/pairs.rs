@@ -4,13 +4,16 @@
 //! ratio of several pairs is the geometric mean of theirs. It is looked at after each pair, and ends as soon as it is clear; as each
 //! look is one more chance to be wrong, its interval is as wide as makes all looks together wrong in no more than one of twenty
 //! cases (the bound of Bonferroni).
+//!
+//! Where seconds go up or down within each load (a pool that is started anew), and in the same way in each, their interval is far too
+//! wide: how much the ratios of the pairs differ from each other is one more look.
 
 use super::{
     Comparison, FAILURES_CUT_MIN, Failed, NOISE_FLOOR, P99_TOLERANCE, by_interval, compare, cuts_missed_tail,
     failed, failed_pages, fails_more, fraction, is_open_question, mean_times_us, noise_floor, separation,
 };
 use crate::measurement::Measurement;
-use crate::measurement::statistics::{mean, pooled_ratio};
+use crate::measurement::statistics::{mean, mean_of_ratios, pooled_ratio};
 use crate::run_report::run_report;
 use webdyno_model::Result;
 use webdyno_model::interval::EndReason;
@@ -21,8 +24,11 @@ use webdyno_model::workload::Arrival;
 /// So many pairs at most.
 pub const PAIRS_MAX: usize = 4;
 
+/// The seconds are looked at after each pair, and the ratios of the pairs after the third and after each further one.
+const LOOKS_MAX: usize = 2 * PAIRS_MAX - 2;
+
 /// On either side of the interval of each look.
-const TAIL: f64 = 0.05 / 2.0 / PAIRS_MAX as f64;
+const TAIL: f64 = 0.05 / 2.0 / LOOKS_MAX as f64;
 
 /// The verdict on a change from pairs of measurements before and after it, as [`super::judge`] says it of one. None at all are
 /// inconclusive.
@@ -174,16 +180,28 @@ fn compare_pairs(pairs: &[Seconds]) -> Comparison {
     let (before, after): Seconds = (all(|pair| &pair.0), all(|pair| &pair.1));
     let noise_floor = pairs.iter().map(|(before, _)| noise_floor(before)).fold(NOISE_FLOOR, f64::max);
     let Some(ratio) = pooled_ratio(pairs, TAIL) else { return compare(&before, &after) };
-    let verdict = by_interval(ratio, noise_floor);
-    let verdict = verdict.unwrap_or_else(|| separation(&before, &after, noise_floor));
-    let is_contradicted = |by: fn(f64, f64) -> bool| {
-        let means = |(before, after): &Seconds| mean(before).zip(mean(after));
-        pairs.iter().filter_map(means).any(|(before, after)| by(before, after))
+    let verdict = by_interval(ratio, noise_floor).unwrap_or_else(|| separation(&before, &after, noise_floor));
+    let means: Vec<(f64, f64)> =
+        pairs.iter().filter_map(|(before, after)| mean(before).zip(mean(after))).collect();
+    let is_contradicted = match verdict {
+        Verdict::Better => means.iter().any(|(before, after)| after <= before),
+        Verdict::Worse => means.iter().any(|(before, after)| after >= before),
+        _ => false,
     };
-    let verdict = match verdict {
-        Verdict::Better if is_contradicted(|before, after| after <= before) => Verdict::Inconclusive,
-        Verdict::Worse if is_contradicted(|before, after| after >= before) => Verdict::Inconclusive,
-        verdict => verdict,
-    };
+    if is_contradicted || verdict == Verdict::Inconclusive {
+        return by_ratios(&means).unwrap_or(Comparison {
+            ratio: Some(ratio),
+            verdict: Verdict::Inconclusive,
+            noise_floor,
+        });
+    }
     Comparison { ratio: Some(ratio), verdict, noise_floor }
+}
+
+/// The verdict by the ratio of each pair, if they agree. What goes up and down within a load is in both halves: it is not their noise.
+fn by_ratios(means: &[(f64, f64)]) -> Option<Comparison> {
+    let ratios: Vec<f64> = means.iter().map(|(before, after)| after / before).collect();
+    let ratio = mean_of_ratios(&ratios, TAIL)?;
+    let verdict = by_interval(ratio, NOISE_FLOOR)?;
+    Some(Comparison { ratio: Some(ratio), verdict, noise_floor: NOISE_FLOOR })
 }

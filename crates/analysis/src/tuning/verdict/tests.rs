@@ -299,6 +299,23 @@ fn pairs_tell_what_one_of_them_does_not_and_contradict_each_other() {
 }
 
 #[test]
+fn pairs_that_agree_tell_what_rises_within_each_of_their_loads() {
+    // A pool that is started anew before each load, as it was seen: with it only the first second is slower.
+    let seconds = |rates: [u64; 6]| measured_seconds(&rates, 1000, Arrival::Closed);
+    let starting = [[9, 15, 29, 30, 47, 46], [7, 18, 23, 39, 44, 49], [8, 17, 28, 34, 45, 48]].map(seconds);
+    let started = [[38, 50, 44, 44, 47, 52], [36, 52, 44, 55, 44, 44], [44, 44, 47, 52, 44, 53]].map(seconds);
+    let verdict = |befores: &[&Measurement], afters: &[&Measurement]| {
+        let pairs: Vec<_> = befores.iter().copied().zip(afters.iter().copied()).collect();
+        judge_pairs(&pairs).unwrap().verdict
+    };
+    let ([a, b, c], [x, y, z]) = (starting.each_ref(), started.each_ref());
+    assert_eq!(verdict(&[a, b], &[x, y]), Verdict::Inconclusive, "two may agree by chance");
+    assert_eq!(verdict(&[a, b, c], &[x, y, z]), Verdict::Better);
+    assert_eq!(verdict(&[x, y, z], &[a, b, c]), Verdict::Worse);
+    assert_eq!(verdict(&[a, b, z], &[x, y, c]), Verdict::Inconclusive, "one contradicts the others");
+}
+
+#[test]
 fn a_smaller_setting_is_as_good_only_if_nothing_is_worse() {
     let closed = Arrival::Closed;
     let before = measured(100, 0, 50_000, closed);
