@@ -40,6 +40,8 @@ fact_table! {
     (worker_threads_seen_mean, "threads", "apache_writers.seen_count", Derivation::Mean),
     (worker_threads_logging_mean, "threads", "apache_writers.logging_count", Derivation::Mean),
     (sending_connections_mean, "connections", "clients.sending_count", Derivation::Mean),
+    (client_round_trip_mean_us, "us", "clients.round_trip_us", Derivation::Mean),
+    (client_round_trip_min_us, "us", "clients.round_trip_min_us", Derivation::Mean),
     (receiving_connections_mean, "connections", "clients.receiving_count", Derivation::Mean),
     (unsure_connections_mean, "connections", "clients.unsure_count", Derivation::Mean),
     (network_received_bytes_per_s, "bytes/s", "tcp.IpExtInOctets.count", Derivation::Rate(1.0)),

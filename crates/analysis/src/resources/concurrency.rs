@@ -213,9 +213,9 @@ const WAIT_OF_BUSY_FRACTION_MIN: f64 = 0.9;
 const RUN_QUEUE_PER_CORE_MIN: f64 = 4.0;
 /// Where requests are known to take longer than alone, by so many times and so much, and queue nowhere else, less proves it (at
 /// random arrivals on one core that is 65% busy somebody waits in two thirds of that). Whether the service waits only its group tells.
-const BUSY_IN_STEP_FRACTION_MIN: f64 = 0.5;
+const BUSY_IN_STEP_FRACTION_MIN: f64 = 0.45;
 const WAIT_OF_BUSY_IN_STEP_MIN: f64 = 0.8;
-const SLOWER_IN_STEP_TIMES_MIN: f64 = 1.3;
+const SLOWER_IN_STEP_TIMES_MIN: f64 = 1.2;
 const SLOWER_IN_STEP_US_MIN: f64 = 20_000.0;
 const QUEUED_IN_STEP_MAX: f64 = 1.0;
 
@@ -308,6 +308,12 @@ mod tests {
         ];
         let with = |changes: &[(FactId, f64)]| facts(&with_changes(&in_step, changes), &[]);
         assert_eq!(share_of_full_processors(&with(&[]), 0.87, 0.9), Some(0.75));
+        let less = [
+            (FactId::usable_busy_fraction, 0.5),
+            (FactId::pressure_group_cpu_some_fraction, 0.43),
+            (FactId::response_time_mean_us, 550_000.0),
+        ];
+        assert!(is_full_in_bursts(&with(&less)), "a quarter longer");
         for (what, changed) in [
             ("mostly idle", (FactId::usable_busy_fraction, 0.4)),
             ("waits by chance", (FactId::pressure_group_cpu_some_fraction, 0.35)),

@@ -135,6 +135,12 @@ impl<'a> Entry<'a> {
         Some((at(BYTES_RECEIVED)?, at(BYTES_CONFIRMED)?))
     }
 
+    /// How long a packet to the other side and its confirmation take, smoothed and at the shortest, in microseconds. `None` where
+    /// nothing was sent lately, or the kernel was not asked.
+    pub(crate) fn round_trip_us(self) -> Option<(u32, u32)> {
+        round_trip_us(attribute(self.1, INFO)?)
+    }
+
     fn port(self, offset: usize) -> u16 {
         u16::from_be_bytes([self.0[offset], self.0[offset + 1]])
     }
@@ -166,6 +172,11 @@ const BYTES_RECEIVED: usize = 128;
 /// in and went out.
 const LAST_SENT: usize = 44;
 const LAST_RECEIVED: usize = 52;
+/// The round trip as it is smoothed, and the shortest one of the last minutes, in microseconds.
+const ROUND_TRIP: usize = 68;
+const ROUND_TRIP_MIN: usize = 148;
+/// What was sent longer ago tells of another time.
+const SENT_LATELY_MS: u32 = 5_000;
 const SEGMENTS_IN: usize = 152;
 const SEGMENTS_OUT: usize = 156;
 
@@ -188,6 +199,13 @@ fn times(info: &[u8]) -> Option<Times> {
     let at = |time, segments| u32_at(info, time).filter(|_| u32_at(info, segments) > Some(0));
     u32_at(info, SEGMENTS_OUT)?;
     Some((at(LAST_SENT, SEGMENTS_OUT), at(LAST_RECEIVED, SEGMENTS_IN)))
+}
+
+fn round_trip_us(info: &[u8]) -> Option<(u32, u32)> {
+    times(info)?.0.filter(|sent_ms| *sent_ms <= SENT_LATELY_MS)?;
+    // Before anything was confirmed the one is 0 and the other the largest number.
+    let (smoothed, shortest) = u32_at(info, ROUND_TRIP).zip(u32_at(info, ROUND_TRIP_MIN))?;
+    (smoothed > 0 && shortest < u32::MAX).then_some((smoothed, shortest))
 }
 
 /// Whether the first happened after the second; `None` where both did at once.
@@ -331,6 +349,13 @@ mod tests {
             found
         };
         assert_eq!(bytes(), Some((0, 0)));
+        let round_trip = || {
+            let (mut found, query) =
+                (None, Query { protocol: TCP, states, with_info: true, ..Query::default() });
+            each(Query { own_port: server.port(), ..query }, |entry| found = entry.round_trip_us()).unwrap();
+            found
+        };
+        assert_eq!(round_trip(), None, "nothing was sent yet");
         let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
         assert_eq!(awaits(), Some(false), "nothing was asked yet");
         let mut buffer = [0; 1];

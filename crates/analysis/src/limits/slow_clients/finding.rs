@@ -79,12 +79,21 @@ fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     // Each of our own requests has one connection, and no more.
     let own = facts.value(FactId::in_flight_mean).filter(|_| facts.loaded);
     let are_others = own.is_some_and(|own| full - own >= HELD_FRACTION_MIN * workers);
-    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) || (!are_others && is_of_small_answers(facts)) {
+    let do_not_end = held_by_unended(facts, workers).is_some_and(|held| held >= HELD_FRACTION_MIN * workers);
+    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1)
+        || (!are_others && !do_not_end && is_of_small_answers(facts))
+    {
         return None;
     }
     let each = pace.map_or(String::new(), |pace| format!(", {}/s each", format_bytes(pace)));
     let words = format!("{} connections have full send queues{each}", format_number(full));
     Some(SlowClients { words, confidence: 0.9 })
+}
+
+/// Where the server is only watched: the workers that write, without those that requests which end take.
+fn held_by_unended(facts: &Facts, workers: f64) -> Option<f64> {
+    let writing = facts.value(FactId::workers_writing_mean).filter(|_| !facts.loaded)?.min(workers);
+    Some((writing - facts.value(FactId::workers_of_ended_mean)?).max(0.0))
 }
 
 /// Whether nearly all that is sent are answers, of our load or as they end in the access log, that each fit into a send buffer:
@@ -140,11 +149,7 @@ fn slow_by_throughput(facts: &Facts, workers: f64) -> Option<SlowClients> {
 /// Where the server is only watched: requests that end take few of the workers and little of what is sent, and the others,
 /// which do not end, get the rest.
 fn slow_by_completions(facts: &Facts, workers: f64) -> Option<SlowClients> {
-    if facts.loaded {
-        return None;
-    }
-    let writing = facts.value(FactId::workers_writing_mean)?.min(workers);
-    let held = (writing - facts.value(FactId::workers_of_ended_mean)?).max(0.0);
+    let held = held_by_unended(facts, workers)?;
     let ended_bytes = facts.value(FactId::answer_bytes_mean)? * facts.ended_per_s()?;
     let sent = facts.value(FactId::network_sent_bytes_per_s)? - ended_bytes;
     let is_enough = held >= HELD_FRACTION_MIN * workers && sent >= OTHERS_BYTES_RATIO_MIN * ended_bytes;
@@ -325,6 +330,17 @@ mod tests {
             let mut facts = of(&changes, "prefork");
             facts.loaded = false;
             assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{name}");
+        }
+        // All that is sent may be the short ones that end: full queues are theirs only as far as they take the workers.
+        for (of_ended, confidence) in [(10.0, Some(0.9)), (48.0, None)] {
+            let short = [
+                (FactId::sending_connections_mean, 40.0),
+                (FactId::workers_of_ended_mean, of_ended),
+                (FactId::answer_bytes_mean, 9_000.0),
+            ];
+            let mut facts = of(&[&ours[..], &short].concat(), "prefork");
+            facts.loaded = false;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{of_ended}");
         }
     }
 

@@ -7,10 +7,10 @@
 //! ## How it is recognised
 //! All workers are busy, nearly all of them in state `W`, connections wait in the accept queue, and CPU is free. The send
 //! queues of many connections are full (sock_diag(7)), and not only with short responses to our own load, or with short ones that
-//! end, as the access log tells. If these were not read: far more requests are with workers than our own load has there, the
-//! others get bytes all the time, but few each, and hardly one of their requests ends: these are long responses received
-//! slowly, and not requests that wait for a backend. If the server is only observed, Apache's sum of the
-//! times of all completed requests shows how many workers these needed.
+//! end, as the access log tells, and that need the workers. If these were not read: far more requests are with workers than our
+//! own load has there, the others get bytes all the time, but few each, and hardly one of their requests ends: these are long
+//! responses received slowly, and not requests that wait for a backend. If the server is only observed, Apache's sum of the times
+//! of all completed requests shows how many workers these needed.
 //!
 //! ## What to do
 //! The event MPM with `EnableSendfile On` holds no thread for a connection that waits for room in its buffer. If modules do not

@@ -17,6 +17,9 @@ const WAITING_MIN: f64 = 2.0;
 /// Under load it takes so many times as long as a whole request that was alone, and this much more.
 const SLOWER_TIMES_MIN: f64 = 2.0;
 const SLOWER_US_MIN: f64 = 20_000.0;
+/// Where nearly all are seen to wait there, nothing else makes them slower: less tells it.
+const SLOWER_TIMES_MIN_OF_ALL: f64 = 1.5;
+const NEARLY_ALL_FRACTION: f64 = 0.9;
 const CONFIDENCE: f64 = 0.85;
 /// Its connections are open while requests are under way, and which of them wait is not told.
 const CONFIDENCE_UNSURE: f64 = 0.75;
@@ -146,7 +149,11 @@ fn of_another_machine(facts: &Facts) -> Option<Finding> {
         awaited(facts).filter(|upstream| upstream.program.is_none() && !is_here(upstream.address))?;
     let alone_us = facts.value(FactId::response_time_alone_us);
     let is_slower = match alone_us {
-        Some(alone_us) => upstream.time_us >= SLOWER_TIMES_MIN * alone_us + SLOWER_US_MIN,
+        Some(alone_us) => {
+            let all_wait = upstream.is_seen && upstream.waiting >= NEARLY_ALL_FRACTION * upstream.of;
+            let times = if all_wait { SLOWER_TIMES_MIN_OF_ALL } else { SLOWER_TIMES_MIN };
+            upstream.time_us >= times * alone_us + SLOWER_US_MIN
+        }
         None => is_suspected(facts, &upstream),
     };
     if !is_slower
@@ -276,6 +283,14 @@ mod tests {
         ] {
             assert!(with(&changes, waiting, is_here, linked).is_none(), "{what}");
         }
+        // 1.8 times as slow as alone, where all wait there, or three in four.
+        let alone = |us| [(FactId::response_time_alone_us, us)];
+        assert_eq!(
+            with(&alone(420_000.0), 38.0, false, AT).map(|finding| finding.confidence),
+            Some(CONFIDENCE)
+        );
+        assert!(with(&alone(333_000.0), 30.0, false, AT).is_none());
+        assert!(with_unsure(&alone(420_000.0), (8.0, 30.0), false, AT).is_none(), "which wait is not told");
         let here = "127.0.0.1:8080";
         assert!(at(here, &[], (36.0, 0.0), false, here).is_none(), "who listens here may not be told");
     }

@@ -5,18 +5,19 @@
 //! nothing is full but what has to wait: more workers would only ask more at once.
 //!
 //! ## How it is recognised
-//! At least half of the requests that are worked on (in flight, and not in a queue for a worker or for PHP-FPM) have a connection to
-//! one server on another machine on which something was asked and not answered yet (tcp_info of the kernel: last sent, last
+//! At least half of the requests that are worked on (in flight, and not in a queue for a worker or for PHP-FPM) have a connection
+//! to one server on another machine on which something was asked and not answered yet (tcp_info of the kernel: last sent, last
 //! received). Of a chain (a proxy, PHP-FPM, a partner) the last server counts. By Little's law that many at this rate are the time
-//! that it takes for each: many times what a whole request took that was sent alone before the load. On kept connections the next
-//! question may follow an answer within a tick of the kernel's clock: then it is only known that they are open, and the finding is
-//! less sure; where hardly any was seen to wait, or where it may not be seen whose connections these are, half sure. Processors and
-//! memory of this machine are not what is short. A name server is another server, too: most requests that are worked on have a DNS
-//! lookup in flight (sockets of UDP towards port 53), no setting of Apache makes them, and they take 20 ms of each request, or less where
-//! requests take twice as long as alone. Where all workers of Apache are taken, and others have most of them (slow clients), the few
-//! that wait there are not what limits. A server that takes as long for one as for many is no limit: then the workers that
-//! wait for it are (`apache-workers-exhausted`, `php-fpm-workers-exhausted`), or nothing is. If the server is only observed, nobody knows what
-//! one takes: half sure from 200 ms on, and in front of full workers from a second on, if nearly all of them wait there.
+//! that it takes for each: many times what a whole request took that was sent alone before the load (1.5 times where nearly all are
+//! seen to wait there). On kept connections the next question may follow an answer within a tick of the kernel's clock: then it is
+//! only known that they are open, and the finding is less sure; where hardly any was seen to wait, or where it may not be seen
+//! whose connections these are, half sure. Processors and memory of this machine are not what is short. A name server is another
+//! server, too: most requests that are worked on have a DNS lookup in flight (sockets of UDP towards port 53), no setting of Apache
+//! makes them, and they take 20 ms of each request, or less where requests take twice as long as alone. Where all workers of Apache
+//! are taken, and others have most of them (slow clients), the few that wait there are not what limits. A server that takes as long
+//! for one as for many is no limit: then the workers that wait for it are (`apache-workers-exhausted`,
+//! `php-fpm-workers-exhausted`), or nothing is. If the server is only observed, nobody knows what one takes: half sure from 200 ms
+//! on, and in front of full workers from a second on, if nearly all of them wait there.
 //!
 //! ## What to do
 //! Look at that server: observe it as well (`--server NAME=ssh://HOST`), and what limits it is found there. Until then: ask it less

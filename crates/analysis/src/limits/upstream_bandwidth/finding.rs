@@ -50,7 +50,7 @@ const EXPLAINS: f64 = 0.85;
 /// What the finding rests on.
 const CITED: &[FactId] = &fact_ids! {
     received_bytes_per_s, received_spread_fraction, received_bytes_per_answer, nic_sent_bits_per_s,
-    nic_sent_spread_fraction, round_trip_mean_us, round_trip_min_us, connect_time_mean_us, response_time_alone_us,
+    client_round_trip_mean_us, client_round_trip_min_us, nic_sent_spread_fraction, round_trip_mean_us, round_trip_min_us, connect_time_mean_us, response_time_alone_us,
     retransmits, retransmits_per_s, retransmitted_fraction, receiving_fraction, response_time_inflation, sending_connections_mean, in_flight_mean,
     accept_queue_mean, workers_idle_mean, rate,
 };
@@ -63,7 +63,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let again = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MIN)
         && facts.value(FactId::retransmits).is_some_and(|count| count >= RETRANSMITS_MIN);
     let much = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MUCH);
-    let round_trips = facts.value(FactId::round_trip_mean_us).zip(facts.value(FactId::round_trip_min_us));
+    let round_trips = round_trips(facts);
     let on_the_way = are_on_the_way(facts);
     let excess_us = if again || on_the_way { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
     let waits =
@@ -105,6 +105,20 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// The mean and the shortest round trip: of our own load, else of the clients as the server sees them. Processors that are full are late
+/// with what is confirmed.
+fn round_trips(facts: &Facts) -> Option<(f64, f64)> {
+    let own = facts.value(FactId::round_trip_mean_us).zip(facts.value(FactId::round_trip_min_us));
+    let of_clients =
+        facts.value(FactId::client_round_trip_mean_us).zip(facts.value(FactId::client_round_trip_min_us));
+    own.or(of_clients.filter(|_| !facts.loaded && has_idle_processors(facts)))
+}
+
+fn has_idle_processors(facts: &Facts) -> bool {
+    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
+    busy.is_some_and(|busy| busy <= BUSY_MAX)
+}
+
 /// How long packets wait: the mean and the shortest round trip, or a TCP connect and a request that was alone.
 fn wait_text(round_trips: Option<(f64, f64)>, connect: Option<(f64, f64)>) -> String {
     let round = round_trips.map(|(mean, min)| {
@@ -138,13 +152,12 @@ fn summary(facts: &Facts, bytes: f64, waits: &str, again: bool) -> String {
 /// How long a TCP connect takes, and a whole request that was alone, if that took less, although it had a round trip, too: what is on the
 /// way waits there, and no SYN is lost. In microseconds.
 fn slow_connect(facts: &Facts) -> Option<(f64, f64)> {
-    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     let (alone_us, usual_us) =
         facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us))?;
     let us = facts.value(FactId::connect_time_mean_us)?;
     let is_lost = facts.value(FactId::lost_syn_fraction).is_some_and(|share| share > LOST_SYNS_MAX);
     let is_long = us >= alone_us + CONNECT_EXCESS_US_MIN && us >= CONNECT_FRACTION_MIN * usual_us;
-    (is_long && !is_lost && busy.is_some_and(|busy| busy <= BUSY_MAX)).then_some((us, alone_us))
+    (is_long && !is_lost && has_idle_processors(facts)).then_some((us, alone_us))
 }
 
 /// Whether most of the requests in flight have their answer between server and client.
@@ -269,6 +282,31 @@ mod tests {
         let mut outside = facts_of_several(FAST, &[]);
         outside.service = None;
         assert_eq!(check(&outside).unwrap().confidence, CONFIDENCE_UNSEEN);
+    }
+
+    #[test]
+    fn of_a_watched_server_the_round_trips_of_its_clients_tell_it() {
+        const UNKNOWN: f64 = f64::NAN;
+        const WATCHED: &[(FactId, f64)] = &[
+            (FactId::round_trip_mean_us, UNKNOWN),
+            (FactId::received_bytes_per_s, UNKNOWN),
+            (FactId::received_spread_fraction, UNKNOWN),
+            (FactId::response_time_inflation, UNKNOWN),
+            (FactId::client_round_trip_mean_us, 300_000.0),
+            (FactId::client_round_trip_min_us, 20_000.0),
+            (FactId::usable_busy_fraction, 0.2),
+        ];
+        for (what, changed, loaded, confidence) in [
+            ("queued packets, and lost ones", (FactId::retransmits, 40.0), false, Some(0.9)),
+            ("a long queue", (FactId::retransmits, 0.0), false, Some(0.7)),
+            ("clients that are far", (FactId::client_round_trip_min_us, 150_000.0), false, None),
+            ("processors are late", (FactId::usable_busy_fraction, 0.9), false, None),
+            ("our own load has its own", (FactId::retransmits, 40.0), true, None),
+        ] {
+            let mut facts = facts_of_several(&with_changes(&with_changes(FULL, WATCHED), &[changed]), &LINKS);
+            facts.loaded = loaded;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{what}");
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@
 //! requests in flight have an answer that was sent and is not confirmed. On a fast line a TCP connect takes longer than a whole
 //! request did that was alone, while no SYN is lost, the CPU is at most 70% busy, and the bytes of all seconds are the same to a
 //! hundredth. Nothing on the server is at its limit: its own links have room or no rate, workers are free, the accept queue is
-//! empty. Seen from the server alone (constant bytes per second, retransmits, nothing busy) it is a suspicion, as it is from
-//! outside alone, and where a response spends its time elsewhere.
+//! empty. From the server alone the round trips of the clients show it: as many times as long as the shortest one of the same
+//! address, while the CPU is at most 70% busy. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside
+//! alone, and where a response spends its time elsewhere.
 //!
 //! ## What to do
 //! As for `network-saturated`: fewer bytes per request (compression, caching, smaller images, a cache or CDN on the other side
@@ -27,7 +28,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, answer_bytes_mean, client_connections_mean, connect_time_mean_us, cpu_busy_fraction, in_flight_mean,
+        accept_queue_mean, answer_bytes_mean, client_connections_mean, client_round_trip_mean_us, client_round_trip_min_us, connect_time_mean_us, cpu_busy_fraction, in_flight_mean,
         listen_drops_per_s, lost_syn_fraction,
         nic_sent_bits_per_s, nic_sent_spread_fraction, rate,
         received_bytes_per_answer, received_bytes_per_s, received_spread_fraction, receiving_fraction,

@@ -23,6 +23,9 @@ pub struct End {
     pub owes_answer: Option<bool>,
     /// The bytes that came in so far, and those that went out and were confirmed; `None` where that is not known.
     pub bytes: Option<(u64, u64)>,
+    /// How long a packet to the other side and its confirmation take, and took at the shortest, in microseconds; `None` where nothing
+    /// was sent lately, or that is not known.
+    pub round_trip_us: Option<(u32, u32)>,
     /// Its own address and port.
     pub own: (IpAddr, u16),
     /// Address and port of the other side.
@@ -78,6 +81,7 @@ fn end(entry: Entry<'_>) -> End {
         sending: entry.send_queue() > 0,
         owes_answer: entry.owes_answer(),
         bytes: entry.bytes(),
+        round_trip_us: entry.round_trip_us(),
         // A socket of both families shows IPv4 as `::ffff:a.b.c.d`; its other end does not.
         own: (own.0.to_canonical(), own.1),
         peer: (peer.0.to_canonical(), peer.1),

@@ -14,6 +14,8 @@
 //! and whoever holds it waits for its client. Where both were within one tick of the kernel's clock (1 to 10 ms) the order is not
 //! known: an answer that took less, or a client that asked again that quickly.
 //!
+//! How long packets take to a client and back tells a path on which they queue ([`round_trips`]).
+//!
 //! A request of which more has come within the last seconds, and which is not answered, is one whose client sends it slowly ([`uploads`]).
 //!
 //! Connections that the client has closed already are told apart: they are what a load that ended has left behind.
@@ -23,8 +25,10 @@
 //! A generator on another machine cannot be told from other clients; then only the sum is known, and it is that of
 //! others as long as no load of ours runs.
 
+mod round_trips;
 mod uploads;
 
+use self::round_trips::{RoundTrip, RoundTrips};
 use self::uploads::Uploads;
 use crate::collectors::network::{Place, Whereabouts, rest_after, thread_cpu};
 use crate::collectors::{Collector, Metric, Reading, Target, gauge, io_error_text};
@@ -47,6 +51,7 @@ pub struct Clients {
     /// The port that was read last, and until when nothing is read of it.
     rests: Option<(u16, Instant)>,
     uploads: Uploads,
+    round_trips: RoundTrips,
     are_few: bool,
 }
 
@@ -57,11 +62,43 @@ impl Clients {
         if self.rests.is_some_and(|(known, until)| known == port && begin < until) {
             return self.read_uploads(port);
         }
-        let reading =
-            read(port, std::process::id(), target, &mut self.uploads).unwrap_or_else(Reading::failed);
+        let reading = self.read_all(port, target).unwrap_or_else(Reading::failed);
         self.rests = rest_after(thread_cpu().saturating_sub(before)).map(|rest| (port, begin + rest));
         self.are_few = reading.value("clients.connections_count").is_some_and(|count| count <= FEW);
         reading
+    }
+
+    /// Reads whose connections there are. What this program asks of the service is nobody's traffic.
+    fn read_all(&mut self, port: u16, target: &Target) -> Result<Reading, String> {
+        let agent_pid = std::process::id();
+        let mut seen = PortConnections::at(port, agent_pid, target.client_pid, None)?;
+        // It rarely comes to that, and reading the descriptors of hundreds of workers takes its time.
+        if target.service_pid.is_some() && seen.has_other_local_clients() {
+            seen = PortConnections::at(port, agent_pid, target.client_pid, target.service_pid)?;
+        }
+        let mut reading = Reading::default();
+        reading.push("clients.connections_count", seen.all.len() as f64);
+        let sending = seen.all.iter().filter(|connection| connection.sending).count();
+        reading.push("clients.sending_count", sending as f64);
+        let count = |state| seen.all.iter().filter(|connection| connection.request == state).count() as f64;
+        reading.push("clients.idle_count", count(RequestState::Idle));
+        reading.push("clients.owed_count", count(RequestState::Owed));
+        reading.push("clients.unsure_count", count(RequestState::Unsure));
+        let progress = seen.all.iter().filter_map(|connection| Some((connection.cookie, connection.bytes?)));
+        reading.push_some(
+            "clients.receiving_count",
+            self.uploads.count(progress, Instant::now()).map(|count| count as f64),
+        );
+        let round_trips = self.round_trips.means_us(seen.all.iter().filter_map(|one| one.round_trip));
+        reading.push_some("clients.round_trip_us", round_trips.map(|(now_us, _)| now_us));
+        reading.push_some("clients.round_trip_min_us", round_trips.map(|(_, shortest_us)| shortest_us));
+        reading.push("clients.left_count", seen.left_count as f64);
+        match seen.others {
+            Some(Ok(others)) => reading.push("clients.others_count", others.len() as f64),
+            Some(Err(why)) => reading.problem(why),
+            None => {}
+        }
+        Ok(reading)
     }
 
     /// What changes from second to second and is cheap, as long as there are few connections: nobody's descriptors are read for it.
@@ -137,6 +174,7 @@ struct Connection {
     request: RequestState,
     /// The bytes that came in and that were sent and confirmed, while it was accepted and a request on it is not answered.
     bytes: Option<(u64, u64)>,
+    round_trip: Option<RoundTrip>,
 }
 
 /// The connections that were open from the first look to the second one.
@@ -158,6 +196,7 @@ fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Conne
             sending: end.sending,
             request: RequestState::of(end),
             bytes: unanswered_bytes(end),
+            round_trip: end.round_trip_us.map(|(smoothed, shortest)| (end.peer.0, smoothed, shortest)),
         })
     };
     servers.filter(|end| end.open).filter_map(connection).collect()
@@ -228,35 +267,6 @@ impl PortConnections {
     }
 }
 
-/// Reads whose connections there are. `agent_pid` is this program: what it asks of the service is nobody's traffic.
-fn read(port: u16, agent_pid: u32, target: &Target, uploads: &mut Uploads) -> Result<Reading, String> {
-    let mut seen = PortConnections::at(port, agent_pid, target.client_pid, None)?;
-    // It rarely comes to that, and reading the descriptors of hundreds of workers takes its time.
-    if target.service_pid.is_some() && seen.has_other_local_clients() {
-        seen = PortConnections::at(port, agent_pid, target.client_pid, target.service_pid)?;
-    }
-    let mut reading = Reading::default();
-    reading.push("clients.connections_count", seen.all.len() as f64);
-    let sending = seen.all.iter().filter(|connection| connection.sending).count();
-    reading.push("clients.sending_count", sending as f64);
-    let count = |state| seen.all.iter().filter(|connection| connection.request == state).count() as f64;
-    reading.push("clients.idle_count", count(RequestState::Idle));
-    reading.push("clients.owed_count", count(RequestState::Owed));
-    reading.push("clients.unsure_count", count(RequestState::Unsure));
-    let progress = seen.all.iter().filter_map(|connection| Some((connection.cookie, connection.bytes?)));
-    reading.push_some(
-        "clients.receiving_count",
-        uploads.count(progress, Instant::now()).map(|count| count as f64),
-    );
-    reading.push("clients.left_count", seen.left_count as f64);
-    match seen.others {
-        Some(Ok(others)) => reading.push("clients.others_count", others.len() as f64),
-        Some(Err(why)) => reading.problem(why),
-        None => {}
-    }
-    Ok(reading)
-}
-
 impl Collector for Clients {
     fn name(&self) -> &'static str {
         "clients"
@@ -271,6 +281,12 @@ impl Collector for Clients {
         let last = |sent: &str| {
             format!(
                 "ss -tniH state established 'sport = :PORT' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 {sent} $4 {{n++}} END {{print n + 0}}'"
+            )
+        };
+        // In milliseconds.
+        let mean = |of: &str| {
+            format!(
+                "ss -tniH state established 'sport = :PORT' | grep -o ' {of}:[0-9.]*' | awk -F: '{{s+=$2; n++}} END {{if (n) print 1000 * s / n}}'"
             )
         };
         // Without those that a webdyno on this machine holds.
@@ -292,6 +308,8 @@ impl Collector for Clients {
                 INFO,
                 "a=$(ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | sort); sleep 4; ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | grep -vxcF \"$a\"",
             ),
+            gauge("clients.round_trip_us", INFO, mean("rtt")),
+            gauge("clients.round_trip_min_us", INFO, mean("minrtt")),
             gauge("clients.left_count", SOURCE, server_ends("close-wait")),
             gauge("clients.others_count", "sock_diag(7), /proc/PID/fd", others),
         ]
