@@ -32,6 +32,8 @@ const WINDOW_BYTES: f64 = 60_000.0;
 const RETRANSMITTED_MIN: f64 = 0.002;
 /// The share that is much by itself: on the internet one in a hundred is a bad day.
 const RETRANSMITTED_MUCH: f64 = 0.01;
+/// So many overflow a short queue all the time: what arrives comes in bursts, and no second carries what another one does.
+const RETRANSMITTED_MOSTLY: f64 = 0.05;
 /// Fewer of them are chance.
 const RETRANSMITS_MIN: f64 = 10.0;
 /// Responses that take this many times as long as the quickest ones wait for something.
@@ -77,10 +79,10 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let slow = on_the_way
         || connect.is_some()
         || facts.value(FactId::response_time_inflation).is_none_or(|ratio| ratio >= INFLATION_MIN);
-    // Requests that are given up all together make seconds differ.
-    let flat = flat || (on_the_way && again && waits.is_some());
+    // Requests that are given up all together make seconds differ, and so do segments that are sent again for seconds.
+    let uneven = again && waits.is_some() && (on_the_way || overflows(facts));
     let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
-    if bytes < bytes_min || !flat || !slow {
+    if bytes < bytes_min || !(flat || uneven) || !slow {
         return None;
     }
     let confidence: f64 = match (waits, again) {
@@ -92,8 +94,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         _ => return None,
     };
     // At a rate that is kept the bytes of each second are the same because the requests are.
-    let takes_time = is_what_takes_time(facts) || (connect.is_some() && facts.service.is_some());
-    let is_sure = takes_time && keeps_up(facts) != Some(true);
+    let takes_time =
+        is_what_takes_time(facts) || ((connect.is_some() || on_the_way) && facts.service.is_some());
+    let is_sure = takes_time && (flat || on_the_way) && keeps_up(facts) != Some(true);
     let confidence = if is_sure { confidence } else { confidence.min(CONFIDENCE_UNSEEN) };
     Some(Finding {
         id: LimitId::UpstreamBandwidth.into(),
@@ -167,6 +170,16 @@ fn are_on_the_way(facts: &Facts) -> bool {
     let least = of.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min).filter(|_| facts.loaded);
     let sent = facts.value(FactId::sending_connections_mean).zip(least);
     fits && sent.is_some_and(|(sent, least)| sent >= ON_THE_WAY_FRACTION_MIN * least.max(1.0))
+}
+
+/// Whether most of the connections of a watched server have something on the way, and much of it is sent again. How large the answers
+/// are may not be known: then slow clients look the same.
+fn overflows(facts: &Facts) -> bool {
+    let again = facts.value(FactId::retransmitted_fraction);
+    let sent = facts.value(FactId::sending_connections_mean);
+    let open = facts.value(FactId::client_connections_mean).filter(|_| !facts.loaded);
+    again.is_some_and(|share| share >= RETRANSMITTED_MOSTLY)
+        && sent.zip(open).is_some_and(|(sent, open)| sent >= ON_THE_WAY_FRACTION_MIN * open.max(1.0))
 }
 
 /// Whether answers are slow on the way: while they arrive, or by what packets wait. Of a server that is not seen nobody knows what
@@ -259,6 +272,16 @@ mod tests {
     }
 
     #[test]
+    fn where_most_answers_are_on_the_way_that_is_what_takes_the_time() {
+        let late = [GIVEN_UP, &[(FactId::response_time_mean_us, 9_000_000.0)]].concat();
+        let found = check(&facts_of_several(&with_changes(FULL, &late), &LINKS)).unwrap();
+        assert_eq!(
+            found.confidence, 0.9,
+            "round trips are short, as the queue is, and what it drops is sent again"
+        );
+    }
+
+    #[test]
     fn on_a_fast_line_a_connect_takes_longer_than_a_request_that_was_alone() {
         let found = check(&facts_of_several(FAST, &LINKS)).unwrap();
         assert_eq!(found.confidence, 0.7);
@@ -306,6 +329,22 @@ mod tests {
             let mut facts = facts_of_several(&with_changes(&with_changes(FULL, WATCHED), &[changed]), &LINKS);
             facts.loaded = loaded;
             assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{what}");
+        }
+        // A short queue that overflows all the time.
+        let uneven = [
+            (FactId::client_round_trip_mean_us, 38_000.0),
+            (FactId::client_round_trip_min_us, 130.0),
+            (FactId::retransmitted_fraction, 0.44),
+            (FactId::client_connections_mean, 33.0),
+        ];
+        for (sending, confidence) in [(26.0, Some(CONFIDENCE_UNSEEN)), (8.0, None)] {
+            let sending = (FactId::sending_connections_mean, sending);
+            let values = with_changes(&with_changes(FULL, WATCHED), &[&uneven[..], &[sending]].concat());
+            let mut links = LINKS;
+            links[1].2 = 0.49;
+            let mut facts = facts_of_several(&values, &links);
+            facts.loaded = false;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{sending:?}");
         }
     }
 

@@ -7,8 +7,9 @@
 //! request did that was alone, while no SYN is lost, the CPU is at most 70% busy, and the bytes of all seconds are the same to a
 //! hundredth. Nothing on the server is at its limit: its own links have room or no rate, workers are free, the accept queue is
 //! empty. From the server alone the round trips of the clients show it: as many times as long as the shortest one of the same
-//! address, while the CPU is at most 70% busy. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside
-//! alone, and where a response spends its time elsewhere.
+//! address, while the CPU is at most 70% busy; with one segment in twenty sent again and most connections sending, also where seconds
+//! differ, half sure. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
+//! response spends its time elsewhere.
 //!
 //! ## What to do
 //! As for `network-saturated`: fewer bytes per request (compression, caching, smaller images, a cache or CDN on the other side
