@@ -345,6 +345,8 @@ mod tests {
                     "mariadb.slow_query_limit_s",
                     "php_fpm.*.status_wait_us",
                     "upstreams.*.waited_us",
+                    "clients.round_trip_us",
+                    "clients.round_trip_min_us",
                 ]
                 .contains(&metric.name.as_str());
             assert!(!time || level || metric.kind == MetricKind::Counter, "{metric:?}");
