@@ -368,6 +368,8 @@ mod tests {
             client.read_exact(&mut buffer).unwrap();
             assert_eq!(awaits(), Some(false), "{turn}");
             pause();
+            let (smoothed_us, shortest_us) = round_trip().unwrap();
+            assert!(0 < shortest_us && shortest_us < 1_000_000 && smoothed_us < 1_000_000, "{turn}");
         }
         assert_eq!(bytes().map(|(received, _)| received), Some(2));
         assert_eq!(awaits_answer(&[0; 60]), None);
