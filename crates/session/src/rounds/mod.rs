@@ -418,7 +418,7 @@ fn stop_note(why: StopReason) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::verifying::VerifiedChange;
+    use super::verifying::{Looks, VerifiedChange};
     use super::*;
     use crate::tuning_target::AppliedChange;
     use webdyno_analysis::measurement::Measurement;
@@ -466,7 +466,8 @@ mod tests {
             session.tried = vec![tried("Other"), tried("Hidden"), tried("Next")];
             let comparison = Comparison { ratio: None, verdict: Verdict::Better, noise_floor: 0.03 };
             let in_force = AppliedChange { mark: 1, outage_us: None };
-            let verified = VerifiedChange::measured_once(load(2), comparison, in_force);
+            let verified =
+                VerifiedChange::measured_once(Looks { after: load(2), comparison, count: 1 }, in_force);
             session.take_over(kept, &[change("Next"), change("Hidden")], verified);
             let were_kept: Vec<bool> = session.tried.iter().map(|tried| tried.was_kept).collect();
             assert_eq!(were_kept, [false, kept, kept]);

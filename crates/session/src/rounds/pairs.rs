@@ -1,14 +1,15 @@
 //! A change of which one look does not tell whether it helps, on a server that nobody else uses: it is switched off and on again,
-//! and judged by pairs of loads without it and with it, until they tell it or enough of them were made. A pair between whose halves
+//! and judged by pairs of loads without it and with it, until they tell it or enough of them were made. Where the change had several
+//! looks, as the server got faster from second to second, the original has as many: both are as warm. A pair between whose halves
 //! the machine changed is discarded. Where only a restart makes the change the same again, it is switched on by one.
 
 use super::Tuning;
-use super::verifying::VerifiedChange;
+use super::verifying::{Looks, VerifiedChange};
 use crate::tuning_target::{AppliedChange, LoadMeasurement, TuningTarget};
 use webdyno_analysis::measurement::statistics::mean;
 use webdyno_analysis::tuning::drift::{drift, pair_disturbance};
 use webdyno_analysis::tuning::planner::RemedyChoice;
-use webdyno_analysis::tuning::verdict::{PAIRS_MAX, judge_pairs};
+use webdyno_analysis::tuning::verdict::{PAIRS_MAX, is_settling, judge_pairs};
 use webdyno_model::Result;
 use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
@@ -18,16 +19,16 @@ use webdyno_model::tune::Verdict;
 type Pair = (LoadMeasurement, LoadMeasurement);
 
 impl Tuning {
-    /// Switches a change off and on again until pairs of loads tell whether it helps. `look_us`: how long a look at it takes.
+    /// Switches a change off and on again until pairs of loads tell whether it helps. `looks_us`: how long all looks at it took.
     pub(super) fn verify_by_pairs(
         &mut self,
         target: &mut dyn TuningTarget,
         (choice, first): (&RemedyChoice, VerifiedChange),
-        look_us: u64,
+        looks_us: u64,
     ) -> Result<VerifiedChange> {
         let budget_us = self.options.budget_us;
         let has_time = |target: &dyn TuningTarget| {
-            target.elapsed_us() + 2 * look_us <= budget_us && !target.has_live_traffic()
+            target.elapsed_us() + 2 * looks_us <= budget_us && !target.has_live_traffic()
         };
         if !has_time(target) {
             return Ok(first);
@@ -35,7 +36,11 @@ impl Tuning {
         let text = "one look does not tell whether the change helps: it is switched off and on again, and judged by pairs of loads";
         target.record(EventBody::Note { text: text.into() })?;
         let mut verified = first;
-        let mut pairs: Vec<Pair> = vec![(self.best.clone(), verified.after.clone())];
+        let mut looks_count = verified.looks_count;
+        // One look at an original that was about to get faster is not comparable with several.
+        let is_cold = looks_count > 1 && is_settling(&self.best.measurement);
+        let first = (!is_cold).then(|| (self.best.clone(), verified.after.clone()));
+        let mut pairs: Vec<Pair> = first.into_iter().collect();
         for _ in 1..PAIRS_MAX {
             if !has_time(target) {
                 break;
@@ -43,7 +48,7 @@ impl Tuning {
             if let Some(in_force) = verified.in_force.take() {
                 target.revert(in_force.mark)?;
             }
-            let again = target.measure(Purpose::Verify)?;
+            let again = measured_again(target, looks_count)?;
             if again.measurement.harm_guard_trip.is_some() {
                 break;
             }
@@ -53,7 +58,8 @@ impl Tuning {
             verified.again = Some(again.clone());
             let Some(in_force) = self.put_in_force_again(target, choice)? else { break };
             verified.in_force = Some(in_force);
-            let (after, _) = self.verify(target, &again.measurement, true)?;
+            let Looks { after, count, .. } = self.verify(target, &again.measurement, true)?;
+            looks_count = looks_count.max(count);
             verified.after = after.clone();
             pairs.push((again, after));
             discard_where(target, &mut pairs, |(before, after)| {
@@ -91,6 +97,18 @@ impl Tuning {
             }
         }
     }
+}
+
+/// Measures what is in force so many times, or until it does harm, and gives the last one.
+fn measured_again(target: &mut dyn TuningTarget, looks_count: u32) -> Result<LoadMeasurement> {
+    let mut again = target.measure(Purpose::Verify)?;
+    for _ in 1..looks_count {
+        if again.measurement.harm_guard_trip.is_some() {
+            break;
+        }
+        again = target.measure(Purpose::Verify)?;
+    }
+    Ok(again)
 }
 
 fn rates((before, after): &Pair) -> Option<(f64, f64)> {

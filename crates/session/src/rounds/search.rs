@@ -91,8 +91,9 @@ impl Tuning {
             Ok(in_force) => in_force,
             Err(NextStep::Again | NextStep::Stop(_)) => return Ok(false),
         };
-        let (after, comparison) = self.verify(target, &self.best.measurement, true)?;
-        search.points.push(point(value, &after)?);
+        let looks = self.verify(target, &self.best.measurement, true)?;
+        let (after, comparison) = (&looks.after, looks.comparison);
+        search.points.push(point(value, after)?);
         let as_good = search.has_gained()
             && value < search.in_force
             && is_as_good(
@@ -103,7 +104,7 @@ impl Tuning {
         let kept = comparison.verdict == Verdict::Better || as_good;
         search.steps.push(SearchStep { value, verdict: comparison.verdict, is_kept: kept });
         let outage_us = in_force.outage_us;
-        let (mark, verified) = (in_force.mark, VerifiedChange::measured_once(after, comparison, in_force));
+        let (mark, verified) = (in_force.mark, VerifiedChange::measured_once(looks, in_force));
         let round = verified.described(self.describe(&choice, &plan));
         let round = Round { kept, outage_us, search: search.points.clone(), ..round };
         match kept {

@@ -49,15 +49,16 @@ impl Tuning {
             && !target.has_live_traffic()
             && self.can_switch_again(&choice.remedy.setting_changes());
         let began_us = target.elapsed_us();
-        let (after, comparison) = self.verify(target, &self.best.measurement, can_switch)?;
+        let looks = self.verify(target, &self.best.measurement, can_switch)?;
+        let comparison = looks.comparison;
         self.tried.last_mut().into_iter().for_each(|tried| tried.was_measured = true);
-        let mut verified = VerifiedChange::measured_once(after, comparison, in_force);
+        let mut verified = VerifiedChange::measured_once(looks, in_force);
         let is_whole = verified.after.measurement.harm_guard_trip.is_none();
         let is_hidden =
             comparison.verdict != Verdict::Better && self.hides_gain(target, &choice, &verified.after)?;
         if !is_hidden && can_switch && is_whole && comparison.verdict == Verdict::Inconclusive {
-            let look_us = target.elapsed_us() - began_us;
-            verified = self.verify_by_pairs(target, (&choice, verified), look_us)?;
+            let looks_us = target.elapsed_us() - began_us;
+            verified = self.verify_by_pairs(target, (&choice, verified), looks_us)?;
         }
         let kept = verified.comparison.verdict == Verdict::Better && verified.in_force.is_some();
         let judged_with_next = is_hidden;
@@ -132,7 +133,7 @@ impl Tuning {
         target: &mut dyn TuningTarget,
         before: &Measurement,
         can_switch: bool,
-    ) -> Result<(LoadMeasurement, Comparison)> {
+    ) -> Result<Looks> {
         let look = |target: &mut dyn TuningTarget| {
             let after = target.verify(before)?;
             let comparison = judge(before, &after.measurement)?;
@@ -147,25 +148,26 @@ impl Tuning {
                 let text = format!("the load after the change does not tell what it brings: {why}");
                 target.record(EventBody::Note { text })?;
             }
-            Ok((after, comparison))
+            Ok(Looks { after, comparison, count: 1 })
         };
         let mut seen = look(target)?;
-        let mut is_second_chance = !can_switch || seen.0.measurement.harm_guard_trip.is_some();
+        let mut is_second_chance = !can_switch || seen.after.measurement.harm_guard_trip.is_some();
         for _ in 1..LOOKS_MAX {
-            let end = seen.0.measurement.end.as_ref().map(|end| end.reason);
+            let end = seen.after.measurement.end.as_ref().map(|end| end.reason);
             let is_over = matches!(end, Some(EndReason::StopLoss | EndReason::Braked));
-            let measured = &seen.0.measurement;
+            let measured = &seen.after.measurement;
             let is_settling = !is_over
                 && (is_settling(measured)
                     || is_starting_workers(measured)?
                     || diagnose(measured)?.bottleneck == LimitId::ApacheSpawnLag);
-            let is_open = live_traffic_policy::needs_remeasure(seen.1.verdict, target.has_live_traffic());
+            let is_open =
+                live_traffic_policy::needs_remeasure(seen.comparison.verdict, target.has_live_traffic());
             let again = is_settling || (is_open && is_second_chance);
             if !again || target.elapsed_us() > self.options.budget_us {
                 break;
             }
             is_second_chance = is_settling && is_second_chance;
-            seen = look(target)?;
+            seen = Looks { count: seen.count + 1, ..look(target)? };
         }
         Ok(seen)
     }
@@ -187,6 +189,15 @@ impl Tuning {
     }
 }
 
+/// The looks at a change.
+pub(super) struct Looks {
+    /// The last one, and what it says.
+    pub(super) after: LoadMeasurement,
+    pub(super) comparison: Comparison,
+    /// How many there were: several where the server got faster from second to second.
+    pub(super) count: u32,
+}
+
 /// What a change came to.
 pub(super) struct VerifiedChange {
     /// With it, measured last.
@@ -195,6 +206,8 @@ pub(super) struct VerifiedChange {
     pub(super) again: Option<LoadMeasurement>,
     /// What that says.
     pub(super) comparison: Comparison,
+    /// How many looks the first one took.
+    pub(super) looks_count: u32,
     /// The pairs that it rests on, if one look was not enough: rates without it and with it.
     pub(super) pairs: Option<Vec<(f64, f64)>>,
     /// Names what is to be reverted; `None` when nothing of it is in force any more.
@@ -202,13 +215,10 @@ pub(super) struct VerifiedChange {
 }
 
 impl VerifiedChange {
-    /// From a look at it.
-    pub(super) fn measured_once(
-        after: LoadMeasurement,
-        comparison: Comparison,
-        in_force: AppliedChange,
-    ) -> Self {
-        Self { after, again: None, comparison, pairs: None, in_force: Some(in_force) }
+    /// From the looks at it after it was put in force once.
+    pub(super) fn measured_once(looks: Looks, in_force: AppliedChange) -> Self {
+        let Looks { after, comparison, count: looks_count } = looks;
+        Self { after, again: None, comparison, looks_count, pairs: None, in_force: Some(in_force) }
     }
 
     /// The round that tells it.

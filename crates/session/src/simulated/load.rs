@@ -38,6 +38,8 @@ pub struct LoadModel {
     pub wobble: f64,
     /// How fast the machine is during each load, as a share; 1 for those beyond.
     pub drift: &'static [f64],
+    /// Whether the first load after each switch rises from nothing to what the server gives, as with a pool that is started anew.
+    pub starts_cold: bool,
     /// Whether the link is slow that answers go over, for which only a person can do something.
     pub has_slow_link: bool,
     /// More workers than this fill the table of connections, which drops those of the others.
@@ -61,6 +63,7 @@ pub const PLENTY: LoadModel = LoadModel {
     crosstalk: 0.0,
     wobble: 0.0,
     drift: &[],
+    starts_cold: false,
     has_slow_link: false,
     table_workers: 1e9,
     length_s: 12,
@@ -84,6 +87,7 @@ impl LoadModel {
             crosstalk: if random.one_in(4) { 0.005 } else { 0.0 },
             wobble: if random.one_in(4) { 0.3 } else { 0.0 },
             drift: &[],
+            starts_cold: false,
             has_slow_link: random.one_in(8),
             // Behind the workers the table: a change stays in force unjudged, and is struck there, too.
             table_workers: if random.one_in(4) { 150.0 } else { 1e9 },
@@ -127,7 +131,8 @@ impl LoadModel {
     ) -> Interval {
         let drift = self.drift.get(load as usize - 1).unwrap_or(&1.0);
         let wobble = if second.is_multiple_of(2) { self.wobble } else { -self.wobble };
-        let rate = self.rate(settings) * drift * (1.0 + wobble) * (1.0 + 0.02 * random.symmetric());
+        let started = if self.starts_cold { f64::from(second + 1) / f64::from(self.length_s) } else { 1.0 };
+        let rate = self.rate(settings) * started * drift * (1.0 + wobble) * (1.0 + 0.02 * random.symmetric());
         let response_us = self.users / rate * 1e6;
         let seconds = if self.records_times { 1 } else { u64::from(self.length_s) };
         let times = (self.records_times || second == 0).then(|| {

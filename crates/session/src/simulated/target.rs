@@ -70,6 +70,8 @@ pub struct SimulatedTarget {
     pub exported: Vec<u32>,
     /// Whether others use the server.
     pub is_live: bool,
+    /// Whether something was switched since the last load.
+    was_switched: bool,
     /// Everything that a person was told.
     pub reported: Vec<String>,
 }
@@ -127,6 +129,7 @@ impl SimulatedTarget {
             kept: None,
             exported: vec![],
             is_live: false,
+            was_switched: false,
             reported: vec![],
         }
     }
@@ -200,6 +203,7 @@ impl TuningTarget for SimulatedTarget {
         let running = self.tool.machine().state().server.running();
         let settings = running.ok_or_else(|| UserError::cannot_run("the server does not answer"))?;
         let (load, begins_us, mut model) = (self.loads, self.elapsed_us(), self.model.clone());
+        model.starts_cold &= std::mem::take(&mut self.was_switched);
         model.widen_table(self.tool.machine().state().has_setting("net.netfilter.nf_conntrack_max"));
         self.add(begins_us, EventBody::Service { snapshot: Box::new(snapshot.for_log()) });
         let (environment, collectors) = (Environment::default(), model.collectors());
@@ -268,6 +272,7 @@ impl TuningTarget for SimulatedTarget {
 
     fn apply(&mut self, plan: &RenderedPlan, allow_restart: bool) -> Result<Option<AppliedChange>> {
         self.applies += 1;
+        self.was_switched = true;
         assert!(plan.managed.is_empty(), "a file of others was written");
         assert!(allow_restart || plan.class < ApplyClass::Restart, "a restart that was not allowed");
         let options = ApplyOptions { allow_restart, live_traffic: self.is_live, ..ApplyOptions::default() };
@@ -285,6 +290,7 @@ impl TuningTarget for SimulatedTarget {
     }
 
     fn revert(&mut self, mark: u64) -> Result<()> {
+        self.was_switched = true;
         let is_live = self.is_live;
         let reverted = self.call_agent(|agent| {
             let reverted = agent.changer.revert(mark, is_live);

@@ -260,6 +260,16 @@ fn what_one_look_does_not_tell_is_switched_off_and_on_again() {
     assert_eq!(run.recording.rounds[0].round.pairs, None);
 }
 
+/// Where each switch starts a pool anew, the original had as long to start as the change: 750 requests a second, and not half of that.
+#[test]
+fn an_original_is_measured_as_warm_as_the_change() {
+    let run = run(LoadModel { users: 190.0, wobble: 0.3, starts_cold: true, ..PLENTY }, options(Goal::Max));
+    let round = &run.recording.rounds[0].round;
+    assert!(round.pairs.is_some_and(|pairs| pairs >= 2), "{round:?}");
+    assert_eq!((round.verdict, round.kept), (Some(Verdict::Better), true), "{round:?}");
+    assert!((700.0..800.0).contains(&round.before.unwrap()), "{round:?}");
+}
+
 /// A machine that gets slower for a while is no reason to believe in a change, nor to give it up: be it before the change, or while the
 /// original is measured again.
 #[test]

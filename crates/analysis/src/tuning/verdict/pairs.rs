@@ -2,11 +2,12 @@
 //!
 //! What is slower than a load (a machine that gets warm, a neighbour) is in both halves of a pair, and goes from their ratio. The
 //! ratio of several pairs is the geometric mean of theirs. It is looked at after each pair, and ends as soon as it is clear; as each
-//! look is one more chance to be wrong, its interval is as wide as makes all looks together wrong in no more than one of twenty
-//! cases (the bound of Bonferroni).
+//! look is one more chance to be wrong, its interval is as wide as makes all looks at several pairs together wrong in no more than one
+//! of twenty cases (the bound of Bonferroni). The look at a single pair, before them, has an interval of 95% of its own.
 //!
 //! Where seconds go up or down within each load (a pool that is started anew), and in the same way in each, their interval is far too
-//! wide: how much the ratios of the pairs differ from each other is one more look.
+//! wide: how much the ratios of the pairs differ from each other is one more look. As the change comes second in each pair, a server
+//! that gets faster by itself favours it: by how much, the originals tell, and the interval is as much wider.
 
 use super::{
     Comparison, FAILURES_CUT_MIN, Failed, NOISE_FLOOR, P99_TOLERANCE, by_interval, compare, cuts_missed_tail,
@@ -188,20 +189,22 @@ fn compare_pairs(pairs: &[Seconds]) -> Comparison {
         Verdict::Worse => means.iter().any(|(before, after)| after >= before),
         _ => false,
     };
-    if is_contradicted || verdict == Verdict::Inconclusive {
-        return by_ratios(&means).unwrap_or(Comparison {
-            ratio: Some(ratio),
-            verdict: Verdict::Inconclusive,
-            noise_floor,
-        });
+    let by_seconds = |verdict| Comparison { ratio: Some(ratio), verdict, noise_floor };
+    match verdict {
+        _ if is_contradicted => by_seconds(Verdict::Inconclusive),
+        Verdict::Inconclusive => by_ratios(&means).unwrap_or(by_seconds(verdict)),
+        _ => by_seconds(verdict),
     }
-    Comparison { ratio: Some(ratio), verdict, noise_floor }
 }
 
 /// The verdict by the ratio of each pair, if they agree. What goes up and down within a load is in both halves: it is not their noise.
 fn by_ratios(means: &[(f64, f64)]) -> Option<Comparison> {
     let ratios: Vec<f64> = means.iter().map(|(before, after)| after / before).collect();
-    let ratio = mean_of_ratios(&ratios, TAIL)?;
+    let mut ratio = mean_of_ratios(&ratios, TAIL)?;
+    let [(first, _), .., (last, _)] = means else { return None };
+    // From an original to the next one there are two loads: half of its growth is the change's.
+    let drift = (last / first).powf(0.5 / (means.len() - 1) as f64);
+    ratio.ci95 = [ratio.ci95[0] / drift.max(1.0), ratio.ci95[1] / drift.min(1.0)];
     let verdict = by_interval(ratio, NOISE_FLOOR)?;
     Some(Comparison { ratio: Some(ratio), verdict, noise_floor: NOISE_FLOOR })
 }

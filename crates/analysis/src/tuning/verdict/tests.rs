@@ -313,6 +313,31 @@ fn pairs_that_agree_tell_what_rises_within_each_of_their_loads() {
     assert_eq!(verdict(&[a, b, c], &[x, y, z]), Verdict::Better);
     assert_eq!(verdict(&[x, y, z], &[a, b, c]), Verdict::Worse);
     assert_eq!(verdict(&[a, b, z], &[x, y, c]), Verdict::Inconclusive, "one contradicts the others");
+    let fourth = seconds([8, 16, 27, 33, 46, 47]);
+    assert_eq!(verdict(&[a, b, c, &fourth], &[x, y, z, x]), Verdict::Better);
+}
+
+#[test]
+fn a_server_that_gets_faster_by_itself_is_not_better_by_the_change() {
+    // Seconds that rise by half within each load.
+    let load = |rate: u64| {
+        let seconds = [70, 90, 100, 100, 110, 130].map(|percent| rate * percent / 100);
+        measured_seconds(&seconds, 1000, Arrival::Closed)
+    };
+    let verdict = |rates: [(u64, u64); 3]| {
+        let loads = rates.map(|(before, after)| (load(before), load(after)));
+        judge_pairs(&loads.each_ref().map(|(before, after)| (before, after))).unwrap().verdict
+    };
+    assert_eq!(verdict([(1000, 1050), (1100, 1150), (1210, 1270)]), Verdict::Same, "5% a load");
+    assert_eq!(verdict([(1000, 1100), (1000, 1098), (1001, 1102)]), Verdict::Better);
+    assert_eq!(verdict([(1000, 1001), (1003, 1000), (1001, 1002)]), Verdict::Same);
+}
+
+#[test]
+fn seconds_that_say_worse_of_a_better_mean_tell_nothing() {
+    let load = |rates: [u64; 6]| measured_seconds(&rates, 1000, Arrival::Closed);
+    let (before, after) = (load([100; 6]), load([80, 80, 80, 80, 80, 500]));
+    assert_eq!(judge_pairs(&[(&before, &after); 3]).unwrap().verdict, Verdict::Inconclusive);
 }
 
 #[test]
