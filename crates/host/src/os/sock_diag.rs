@@ -376,6 +376,28 @@ mod tests {
     }
 
     #[test]
+    fn round_trips_are_of_connections_that_sent_something_lately() {
+        let of = |segments_out: u32, sent_ms: u32, smoothed_us: u32, shortest_us: u32| {
+            let mut info = [0; 232];
+            for (offset, value) in [
+                (SEGMENTS_OUT, segments_out),
+                (LAST_SENT, sent_ms),
+                (ROUND_TRIP, smoothed_us),
+                (ROUND_TRIP_MIN, shortest_us),
+            ] {
+                info[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
+            }
+            round_trip_us(&info)
+        };
+        assert_eq!(of(3, 4_000, 900, 700), Some((900, 700)));
+        assert_eq!(of(0, 0, 900, 700), None, "nothing was sent");
+        assert_eq!(of(3, 9_000, 900, 700), None, "long ago");
+        assert_eq!(of(3, 0, 0, 700), None, "nothing was confirmed");
+        assert_eq!(of(3, 0, 900, u32::MAX), None, "nothing was confirmed");
+        assert_eq!(round_trip_us(&[0; 60]), None);
+    }
+
+    #[test]
     fn what_is_too_short_is_no_socket() {
         assert!(Entry::of(&[0; 71]).is_none() && Entry::of(&[0; 80]).is_some());
         assert_eq!(request(Query::default(), AF_INET).len(), 56);

@@ -6,7 +6,6 @@
 
 use crate::skip::skip;
 use std::collections::VecDeque;
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
@@ -84,25 +83,6 @@ fn connections_are_told_apart_by_who_holds_them() {
     comes_to(&ours, [Some(4.0), Some(3.0), Some(1.0)]);
     drop((others, waiting));
     comes_to(&ours, [Some(1.0), Some(0.0), Some(4.0)]);
-}
-
-#[test]
-fn round_trips_are_known_once_something_was_sent() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let local = listener.local_addr().unwrap();
-    let _client = Holder::of(Some(TcpStream::connect(local).unwrap()));
-    let (mut server_end, _) = listener.accept().unwrap();
-    let target = Target { port: Some(local.port()), ..Target::default() };
-    let look = || {
-        let reading = Clients::default().read(&target);
-        ["clients.round_trip_us", "clients.round_trip_min_us"].map(|metric| reading.value(metric))
-    };
-    assert_eq!(look(), [None, None]);
-    server_end.write_all(b"!").unwrap();
-    let begun = Instant::now();
-    while look()[0].is_none() && begun.elapsed() < PATIENCE {}
-    let [now_us, shortest_us] = look().map(Option::unwrap);
-    assert!(0.0 < now_us && 0.0 < shortest_us && shortest_us < 1e6, "{now_us} {shortest_us}");
 }
 
 /// A listener of both families shows IPv4 clients in another form than the clients' own ends have.

@@ -22,6 +22,7 @@ pub(crate) const PACE_BYTES_PER_S: (f64, f64) = (100.0, 1e6);
 const OTHERS_BYTES_RATIO_MIN: f64 = 1.0;
 /// Headers and other traffic of a host may be this much: less says nothing of answers.
 const SENT_BYTES_PER_S_MIN: f64 = 200_000.0;
+const CONFIDENCE_UNSURE: f64 = 0.5;
 /// From so many requests on each connection is kept.
 const KEPT_REQUESTS_MIN: f64 = 1.1;
 
@@ -56,7 +57,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             sending_connections_mean, workers_writing_mean, workers_busy_mean, requests_at_server_mean,
-            in_flight_mean, requests_in_workers_mean, other_connections_mean, network_sent_bytes_per_s,
+            client_round_trip_mean_us, in_flight_mean, requests_in_workers_mean, other_connections_mean, network_sent_bytes_per_s,
             received_bytes_per_s, server_requests_per_s, workers_of_ended_mean, answer_bytes_mean,
             ended_per_s, scoreboard_full_fraction, processes_at_limit_fraction, accept_queue_mean,
             service_cpu_cores, cpu_busy_fraction, response_time_mean_us, rate,
@@ -80,14 +81,19 @@ fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let own = facts.value(FactId::in_flight_mean).filter(|_| facts.loaded);
     let are_others = own.is_some_and(|own| full - own >= HELD_FRACTION_MIN * workers);
     let do_not_end = held_by_unended(facts, workers).is_some_and(|held| held >= HELD_FRACTION_MIN * workers);
-    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1)
-        || (!are_others && !do_not_end && is_of_small_answers(facts))
-    {
+    // Of answers that end, those that are on their way: the others are of answers that do not.
+    let round_trip_us = facts.value(FactId::client_round_trip_mean_us);
+    let on_their_way = facts.ended_per_s().zip(round_trip_us).map(|(per_s, us)| per_s * us / 1e6);
+    let are_unended = on_their_way.is_none_or(|count| full - count >= HELD_FRACTION_MIN * workers);
+    let are_small = !are_others && is_of_small_answers(facts);
+    if pace.is_some_and(|pace| pace > PACE_BYTES_PER_S.1) || (are_small && !(do_not_end && are_unended)) {
         return None;
     }
+    // Workers that wait for a backend do not end either.
+    let confidence = if are_small && on_their_way.is_none() { CONFIDENCE_UNSURE } else { 0.9 };
     let each = pace.map_or(String::new(), |pace| format!(", {}/s each", format_bytes(pace)));
     let words = format!("{} connections have full send queues{each}", format_number(full));
-    Some(SlowClients { words, confidence: 0.9 })
+    Some(SlowClients { words, confidence })
 }
 
 /// Where the server is only watched: the workers that write, without those that requests which end take.
@@ -142,7 +148,7 @@ fn slow_by_throughput(facts: &Facts, workers: f64) -> Option<SlowClients> {
             format_bytes(pace)
         ),
         // Without the page nobody knows whether they hold workers, or places of processes that take nobody in any more.
-        confidence: if counted.is_some() { 0.85 } else { 0.5 },
+        confidence: if counted.is_some() { 0.85 } else { CONFIDENCE_UNSURE },
     })
 }
 
@@ -332,15 +338,26 @@ mod tests {
             assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{name}");
         }
         // All that is sent may be the short ones that end: full queues are theirs only as far as they take the workers.
-        for (of_ended, confidence) in [(10.0, Some(0.9)), (48.0, None)] {
+        for (of_ended, round_trip_us, confidence) in [
+            (10.0, 20_000.0, Some(0.9)),
+            (10.0, f64::NAN, Some(0.5)),
+            (48.0, 20_000.0, None),
+            // Behind a backend that does not answer, 30 of the 40 are on their way.
+            (10.0, 300_000.0, None),
+        ] {
             let short = [
+                (FactId::client_round_trip_mean_us, round_trip_us),
                 (FactId::sending_connections_mean, 40.0),
                 (FactId::workers_of_ended_mean, of_ended),
                 (FactId::answer_bytes_mean, 9_000.0),
             ];
             let mut facts = of(&[&ours[..], &short].concat(), "prefork");
             facts.loaded = false;
-            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{of_ended}");
+            assert_eq!(
+                check(&facts).map(|finding| finding.confidence),
+                confidence,
+                "{of_ended} {round_trip_us}"
+            );
         }
     }
 

@@ -22,7 +22,8 @@ const CONNECT_FRACTION_MIN: f64 = 0.2;
 const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
 /// ..if it is by this much: a response to a small packet may be held back for 40 ms, and a busy machine is late.
 const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
-/// The same where segments are lost as well (a short queue that overflows all the time adds little), or answers are seen on the way.
+/// The same where segments are lost as well (a short queue that overflows all the time adds little), or answers are seen on the way. Of
+/// the server's own round trips, which end with a client's confirmation, that is held back, only where most of them are seen there.
 const ROUND_TRIP_EXCESS_US_LOST: f64 = 10_000.0;
 /// Of the requests in flight, or of the connections, those whose answer was sent and is not confirmed. Each fits into the window that
 /// a client's kernel opens with: it is confirmed as it arrives, however late the client itself is.
@@ -54,7 +55,7 @@ const CITED: &[FactId] = &fact_ids! {
     received_bytes_per_s, received_spread_fraction, received_bytes_per_answer, nic_sent_bits_per_s,
     client_round_trip_mean_us, client_round_trip_min_us, nic_sent_spread_fraction, round_trip_mean_us, round_trip_min_us, connect_time_mean_us, response_time_alone_us,
     retransmits, retransmits_per_s, retransmitted_fraction, receiving_fraction, response_time_inflation, sending_connections_mean, in_flight_mean,
-    accept_queue_mean, workers_idle_mean, rate,
+    accept_queue_mean, workers_idle_mean, other_connections_mean, rate,
 };
 
 /// Fires when the way to the visitors is full and nothing of the server is.
@@ -67,7 +68,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let much = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MUCH);
     let round_trips = round_trips(facts);
     let on_the_way = are_on_the_way(facts);
-    let excess_us = if again || on_the_way { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
+    let tells_little = (again && facts.loaded) || on_the_way || overflows(facts);
+    let excess_us = if tells_little { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
     let waits =
         round_trips.filter(|(mean, min)| *mean >= ROUND_TRIP_RATIO_MIN * min && mean - min >= excess_us);
     let busiest = busiest_interface(facts);
@@ -168,7 +170,9 @@ fn are_on_the_way(facts: &Facts) -> bool {
     let fits = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes <= WINDOW_BYTES);
     let of = [FactId::in_flight_mean, FactId::client_connections_mean];
     let least = of.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min).filter(|_| facts.loaded);
-    let sent = facts.value(FactId::sending_connections_mean).zip(least);
+    // Those of other clients may all be on the way.
+    let others = facts.value(FactId::other_connections_mean).unwrap_or(0.0);
+    let sent = facts.value(FactId::sending_connections_mean).map(|sent| sent - others).zip(least);
     fits && sent.is_some_and(|(sent, least)| sent >= ON_THE_WAY_FRACTION_MIN * least.max(1.0))
 }
 
@@ -182,12 +186,14 @@ fn overflows(facts: &Facts) -> bool {
         && sent.zip(open).is_some_and(|(sent, open)| sent >= ON_THE_WAY_FRACTION_MIN * open.max(1.0))
 }
 
-/// Whether answers are slow on the way: while they arrive, or by what packets wait. Of a server that is not seen nobody knows what
-/// else it waits for, nor whose link it is.
+/// Whether answers are slow on the way: while they arrive, or by what packets wait, of a long answer in each window. Of a server that is
+/// not seen nobody knows what else it waits for, nor whose link it is.
 fn is_what_takes_time(facts: &Facts) -> bool {
-    let waits = facts.value(FactId::round_trip_mean_us).zip(facts.value(FactId::round_trip_min_us));
-    let of_response = waits.zip(facts.value(FactId::response_time_mean_us));
-    let is_way = of_response.is_none_or(|((mean, min), us)| mean - min >= WAITING_FRACTION_MIN * us);
+    let bytes = facts.value(FactId::answer_bytes_mean).filter(|_| !facts.loaded);
+    let windows = bytes.map_or(1.0, |bytes| (bytes / WINDOW_BYTES).max(1.0));
+    let of_response = round_trips(facts).zip(facts.value(FactId::response_time_mean_us));
+    let is_way =
+        of_response.is_none_or(|((mean, min), us)| windows * (mean - min) >= WAITING_FRACTION_MIN * us);
     let arrives =
         facts.value(FactId::receiving_fraction).is_some_and(|share| share >= RECEIVING_FRACTION_MIN);
     facts.service.is_some() && (is_way || arrives)
@@ -265,7 +271,11 @@ mod tests {
 
     #[test]
     fn only_small_answers_that_are_not_confirmed_are_on_the_way() {
-        for changed in [(FactId::answer_bytes_mean, 400_000.0), (FactId::sending_connections_mean, 4.0)] {
+        for changed in [
+            (FactId::answer_bytes_mean, 400_000.0),
+            (FactId::sending_connections_mean, 4.0),
+            (FactId::other_connections_mean, 10.0),
+        ] {
             let values = with_changes(FULL, &with_changes(ON_THE_WAY, &[changed]));
             assert!(check(&facts_of_several(&values, &LINKS)).is_none(), "{changed:?}");
         }
@@ -316,15 +326,18 @@ mod tests {
             (FactId::received_spread_fraction, UNKNOWN),
             (FactId::response_time_inflation, UNKNOWN),
             (FactId::client_round_trip_mean_us, 300_000.0),
-            (FactId::client_round_trip_min_us, 20_000.0),
+            (FactId::client_round_trip_min_us, 13_000.0),
             (FactId::usable_busy_fraction, 0.2),
         ];
         for (what, changed, loaded, confidence) in [
             ("queued packets, and lost ones", (FactId::retransmits, 40.0), false, Some(0.9)),
             ("a long queue", (FactId::retransmits, 0.0), false, Some(0.7)),
+            ("a queue of 68 ms", (FactId::client_round_trip_mean_us, 81_000.0), false, Some(0.9)),
             ("clients that are far", (FactId::client_round_trip_min_us, 150_000.0), false, None),
             ("processors are late", (FactId::usable_busy_fraction, 0.9), false, None),
             ("our own load has its own", (FactId::retransmits, 40.0), true, None),
+            ("confirmations are held back", (FactId::client_round_trip_mean_us, 61_000.0), false, None),
+            ("a backend takes the time", (FactId::response_time_mean_us, 9_000_000.0), false, Some(0.5)),
         ] {
             let mut facts = facts_of_several(&with_changes(&with_changes(FULL, WATCHED), &[changed]), &LINKS);
             facts.loaded = loaded;
@@ -334,12 +347,13 @@ mod tests {
         let uneven = [
             (FactId::client_round_trip_mean_us, 38_000.0),
             (FactId::client_round_trip_min_us, 130.0),
-            (FactId::retransmitted_fraction, 0.44),
             (FactId::client_connections_mean, 33.0),
         ];
-        for (sending, confidence) in [(26.0, Some(CONFIDENCE_UNSEEN)), (8.0, None)] {
-            let sending = (FactId::sending_connections_mean, sending);
-            let values = with_changes(&with_changes(FULL, WATCHED), &[&uneven[..], &[sending]].concat());
+        for (sending, again, confidence) in
+            [(26.0, 0.44, Some(CONFIDENCE_UNSEEN)), (8.0, 0.44, None), (26.0, 0.03, None)]
+        {
+            let seen = [(FactId::sending_connections_mean, sending), (FactId::retransmitted_fraction, again)];
+            let values = with_changes(&with_changes(FULL, WATCHED), &[&uneven[..], &seen].concat());
             let mut links = LINKS;
             links[1].2 = 0.49;
             let mut facts = facts_of_several(&values, &links);

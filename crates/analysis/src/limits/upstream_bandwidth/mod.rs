@@ -6,8 +6,8 @@
 //! requests in flight have an answer that was sent and is not confirmed. On a fast line a TCP connect takes longer than a whole
 //! request did that was alone, while no SYN is lost, the CPU is at most 70% busy, and the bytes of all seconds are the same to a
 //! hundredth. Nothing on the server is at its limit: its own links have room or no rate, workers are free, the accept queue is
-//! empty. From the server alone the round trips of the clients show it: as many times as long as the shortest one of the same
-//! address, while the CPU is at most 70% busy; with one segment in twenty sent again and most connections sending, also where seconds
+//! empty. From the server alone the round trips of the clients on other machines show it: that of the connection in the middle is
+//! as many times as long as the shortest one of the same address, while the CPU is at most 70% busy; with one segment in twenty sent again and most connections sending, also where seconds
 //! differ, half sure. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
 //! response spends its time elsewhere.
 //!
@@ -17,7 +17,7 @@
 //! embedded resources: what is fast then is not the server's fault.
 //!
 //! ## By hand
-//! `ss -ti state established` on the server (rtt against minrtt, retrans, Send-Q); `nstat -az TcpRetransSegs TcpOutSegs` twice
+//! `ss -ti state established` on the server (rtt against the shortest minrtt of the same address, retrans, Send-Q); `nstat -az TcpRetransSegs TcpOutSegs` twice
 //! under load; `mtr` from a client shows at which hop round trips grow.
 
 pub(crate) mod finding;
@@ -30,7 +30,7 @@ use crate::limits::{Limit, LimitId, LimitKind};
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         accept_queue_mean, answer_bytes_mean, client_connections_mean, client_round_trip_mean_us, client_round_trip_min_us, connect_time_mean_us, cpu_busy_fraction, in_flight_mean,
-        listen_drops_per_s, lost_syn_fraction,
+        listen_drops_per_s, lost_syn_fraction, other_connections_mean,
         nic_sent_bits_per_s, nic_sent_spread_fraction, rate,
         received_bytes_per_answer, received_bytes_per_s, received_spread_fraction, receiving_fraction,
         response_time_alone_us, response_time_inflation, response_time_mean_us, retransmits, retransmits_per_s, retransmitted_fraction, round_trip_mean_us,

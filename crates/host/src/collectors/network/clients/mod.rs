@@ -89,7 +89,7 @@ impl Clients {
             "clients.receiving_count",
             self.uploads.count(progress, Instant::now()).map(|count| count as f64),
         );
-        let round_trips = self.round_trips.means_us(seen.all.iter().filter_map(|one| one.round_trip));
+        let round_trips = self.round_trips.median_us(seen.all.iter().filter_map(|one| one.round_trip));
         reading.push_some("clients.round_trip_us", round_trips.map(|(now_us, _)| now_us));
         reading.push_some("clients.round_trip_min_us", round_trips.map(|(_, shortest_us)| shortest_us));
         reading.push("clients.left_count", seen.left_count as f64);
@@ -174,6 +174,7 @@ struct Connection {
     request: RequestState,
     /// The bytes that came in and that were sent and confirmed, while it was accepted and a request on it is not answered.
     bytes: Option<(u64, u64)>,
+    /// Of a client on another machine: the others have no path to it.
     round_trip: Option<RoundTrip>,
 }
 
@@ -196,7 +197,10 @@ fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Conne
             sending: end.sending,
             request: RequestState::of(end),
             bytes: unanswered_bytes(end),
-            round_trip: end.round_trip_us.map(|(smoothed, shortest)| (end.peer.0, smoothed, shortest)),
+            round_trip: end
+                .round_trip_us
+                .filter(|_| !is_here)
+                .map(|(smoothed, shortest)| (end.peer.0, smoothed, shortest)),
         })
     };
     servers.filter(|end| end.open).filter_map(connection).collect()
@@ -283,10 +287,10 @@ impl Collector for Clients {
                 "ss -tniH state established 'sport = :PORT' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 {sent} $4 {{n++}} END {{print n + 0}}'"
             )
         };
-        // In milliseconds.
-        let mean = |of: &str| {
+        // In milliseconds, of what sent something lately; of each connection its own shortest one is told.
+        let median = |place: u32| {
             format!(
-                "ss -tniH state established 'sport = :PORT' | grep -o ' {of}:[0-9.]*' | awk -F: '{{s+=$2; n++}} END {{if (n) print 1000 * s / n}}'"
+                "ss -tniH state established 'sport = :PORT' | awk '{{r = m = l = 0; for (i = 1; i <= NF; i++) {{split($i, f, \":\"); if (f[1] == \"rtt\") r = f[2] + 0; if (f[1] == \"minrtt\") m = f[2] + 0; if (f[1] == \"lastsnd\") l = f[2] + 0}} if (r && m && l <= 5000) print r / m, 1000 * r, 1000 * m}}' | sort -n | awk '{{v[NR] = ${place}}} END {{if (NR) print v[int((NR + 1) / 2)]}}'"
             )
         };
         // Without those that a webdyno on this machine holds.
@@ -308,8 +312,8 @@ impl Collector for Clients {
                 INFO,
                 "a=$(ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | sort); sleep 4; ss -tniH state established 'sport = :PORT' | grep -o 'bytes_received:[0-9]*' | grep -vxcF \"$a\"",
             ),
-            gauge("clients.round_trip_us", INFO, mean("rtt")),
-            gauge("clients.round_trip_min_us", INFO, mean("minrtt")),
+            gauge("clients.round_trip_us", INFO, median(2)),
+            gauge("clients.round_trip_min_us", INFO, median(3)),
             gauge("clients.left_count", SOURCE, server_ends("close-wait")),
             gauge("clients.others_count", "sock_diag(7), /proc/PID/fd", others),
         ]
