@@ -51,12 +51,23 @@ pub(crate) fn requests_worked_on(facts: &Facts) -> Option<f64> {
 /// it is no measure of those that are worked on.
 const WORKED_ON_FRACTION_MIN: f64 = 0.8;
 
-/// The part that `count` requests are of those that are worked on, as those in a queue wait for these; of those in flight where it is
-/// not known how many that are.
+/// The part that `count` requests are of those that are worked on, as those in a queue wait for these; where it is not known how many
+/// that are, of those in flight, or in children of PHP-FPM for which others queue.
 pub(crate) fn share_of_requests(facts: &Facts, count: f64) -> Option<f64> {
     let worked_on = requests_worked_on(facts).filter(|all| *all >= WORKED_ON_FRACTION_MIN * count);
-    let of = worked_on.or_else(|| requests_in_flight(facts))?;
-    Some((count / of).min(1.0))
+    let at_most = || Some(requests_in_flight(facts)?.min(requests_in_children_max(facts)));
+    Some((count / worked_on.or_else(at_most)?).min(1.0))
+}
+
+/// So many wait for children of PHP-FPM that all of these are busy.
+const QUEUED_FOR_CHILDREN_MIN: f64 = 3.0;
+
+/// Where requests queue for children of PHP-FPM, no more are worked on than these have: connections are counted at other times than the
+/// queue. Infinite where none queues.
+pub(crate) fn requests_in_children_max(facts: &Facts) -> f64 {
+    let sum = |name: FactId| facts.each(name).map(|(_, value)| value).sum::<f64>();
+    let (queue, busy) = (sum(FactId::fpm_queue_mean), sum(FactId::fpm_processes_busy_mean));
+    if queue >= QUEUED_FOR_CHILDREN_MIN && busy > 0.0 { busy } else { f64::INFINITY }
 }
 
 /// Requests that the programs behind the server work on.
@@ -283,7 +294,7 @@ pub(crate) fn predicted(facts: &Facts, rate: f64, error: f64) -> Predicted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, facts_of_several, with_changes};
+    use crate::facts::testing::{facts, facts_of_several, of_pool, with_changes};
     use webdyno_model::service::ServiceSnapshot;
     use webdyno_model::topology::Topology;
 
@@ -295,6 +306,18 @@ mod tests {
             assert_eq!(is_cpu_bound(&facts(&observed, &[])), full, "{busy} {site}");
         }
         assert!(is_cpu_bound(&facts(&[(FactId::cpu_busy_fraction, 0.99)], &[])));
+    }
+
+    #[test]
+    fn no_more_are_worked_on_than_children_have_for_which_others_queue() {
+        let share = |queue: f64| {
+            let mut facts = facts(&[(FactId::in_flight_mean, 282.0)], &[]);
+            let pool = [(FactId::fpm_queue_mean, queue), (FactId::fpm_processes_busy_mean, 48.0)];
+            of_pool(&mut facts, "www", &pool);
+            share_of_requests(&facts, 27.0)
+        };
+        assert_eq!(share(320.0), Some(27.0 / 48.0), "the queue counts those that were given up");
+        assert_eq!(share(1.0), Some(27.0 / 281.0));
     }
 
     #[test]

@@ -253,6 +253,32 @@ mod tests {
     }
 
     #[test]
+    fn users_who_come_together_wait_for_processors_that_idle_in_between() {
+        // 16 users at 27 a second: 593 ms from one request to the next, of which 21 ms are waited.
+        let base = [
+            (FactId::users, 16.0),
+            (FactId::rate, 27.0),
+            (FactId::usable_busy_fraction, 0.28),
+            (FactId::pressure_group_cpu_some_fraction, 0.22),
+            (FactId::response_time_alone_us, 5_700.0),
+            (FactId::response_time_mean_us, 26_900.0),
+            (FactId::response_time_first_us, 26_000.0),
+            (FactId::response_time_inflation, 2.5),
+            (FactId::response_time_excess_us, 16_000.0),
+        ];
+        let with = |change: &[(FactId, f64)]| is_healthy(&with_changes(&base, change));
+        assert!(with(&[]));
+        for change in [
+            (FactId::usable_busy_fraction, 0.4),
+            (FactId::pressure_group_cpu_some_fraction, 0.09),
+            (FactId::pressure_group_cpu_some_fraction, f64::NAN),
+            (FactId::users, 8.0),
+        ] {
+            assert!(!with(&[change]), "{change:?}");
+        }
+    }
+
+    #[test]
     fn the_slow_end_and_a_slow_kind_count_in_a_load_of_several_kinds() {
         for (slow, healthy) in [
             ((FactId::response_time_p99_us, 1_200_000.0), true),

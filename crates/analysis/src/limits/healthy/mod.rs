@@ -5,7 +5,8 @@
 //! second to establish (its SYN was lost then), and no request waited in front of a backend, in the database, or for a lock on a
 //! file. CPU was free, or other processes used it and the service did not wait for it; memory and disks were not short, and
 //! workers were free. Responses took hardly longer than the fastest of their kind and than the first ones of the load (or by less
-//! than a few milliseconds, or a hundredth of the time from one request of a user to the next), and not many times as long as a
+//! than a few milliseconds, or a hundredth of the time from one request of a user to the next; a twentieth where users come together:
+//! the CPU is a third busy, and in most of that somebody waits for it), and not many times as long as a
 //! request alone, as sent a few times before the load: nothing queued. Nor do one in a hundred responses take many times as long
 //! as four fifths of their kind, or a few for so long that a tenth of the clients' waiting is theirs, unless all of that is less
 //! than 150 ms each in a single second; nor do the slowest in a hundred take five times as long as the slowest request alone,

@@ -26,6 +26,11 @@ const ALONE_EXCESS_AT_ONCE_US_MAX: f64 = 3_000.0;
 const AT_ONCE_FRACTION_MIN: f64 = 0.8;
 /// So much of the time from one request of a user to the next nobody misses.
 const LOST_FRACTION_MAX: f64 = 0.01;
+/// The same of users who come together, as they were answered together: processors that idle for two thirds of the time are waited for
+/// in most of the rest (at random arrivals that would be in a third of it).
+const TOGETHER_LOST_FRACTION_MAX: f64 = 0.05;
+const TOGETHER_BUSY_MAX: f64 = 1.0 / 3.0;
+const TOGETHER_WAIT_OF_BUSY_MIN: f64 = 0.7;
 /// The slowest in a hundred take so many times as long as the slowest request that is alone, and so much more.
 const TAIL_INFLATION_MAX: f64 = 5.0;
 const TAIL_EXCESS_US_MAX: f64 = 300_000.0;
@@ -46,9 +51,10 @@ pub(super) fn responds_well(facts: &Facts) -> bool {
         && (is_below(facts, FactId::response_time_inflation, INFLATION_MAX)
             || facts.value(FactId::response_time_excess_us).is_some_and(|excess| excess < EXCESS_US_MAX)
             || varies_without_queueing(facts)
-            || costs_users_nothing(facts))
+            || costs_users_nothing(facts)
+            || come_together(facts))
         && !queued
-        && slower_than_alone(facts).is_none()
+        && (slower_than_alone(facts).is_none() || come_together(facts))
         && tail_slower_than_alone(facts).is_none()
         && keeps_up(facts) != Some(false)
 }
@@ -70,8 +76,7 @@ pub(crate) fn slower_than_alone(facts: &Facts) -> Option<(f64, f64)> {
     let alone = facts.value(FactId::response_time_alone_us)?;
     let slowest = facts.value(FactId::response_time_slowest_kind_us).unwrap_or(0.0);
     let usual = facts.value(FactId::response_time_mean_us)?.max(slowest);
-    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
-    let is_idle = busy.is_some_and(|busy| busy <= IDLE_BUSY_MAX) && keeps_up(facts) != Some(true);
+    let is_idle = busy(facts).is_some_and(|busy| busy <= IDLE_BUSY_MAX) && keeps_up(facts) != Some(true);
     let most_us = match is_idle {
         true if between_us(facts).is_some_and(|us| usual >= AT_ONCE_FRACTION_MIN * us) => {
             let at_once_us = ALONE_INFLATION_AT_ONCE_MAX * alone + ALONE_EXCESS_AT_ONCE_US_MAX;
@@ -105,13 +110,28 @@ fn varies_without_queueing(facts: &Facts) -> bool {
 /// Whether what users wait longer than alone is a hundredth of the time from one request to the next, as they think in between, and
 /// processors are half idle: nothing is lost by it.
 fn costs_users_nothing(facts: &Facts) -> bool {
-    let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
-    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
-    busy.is_some_and(|busy| busy <= IDLE_BUSY_MAX)
-        && times.zip(between_us(facts)).is_some_and(|((alone_us, usual_us), between_us)| {
-            usual_us - alone_us <= LOST_FRACTION_MAX * between_us
-                && usual_us - alone_us <= ALONE_EXCESS_IDLE_US_MAX
-        })
+    busy(facts).is_some_and(|busy| busy <= IDLE_BUSY_MAX)
+        && loss(facts).is_some_and(|(us, share)| share <= LOST_FRACTION_MAX && us <= ALONE_EXCESS_IDLE_US_MAX)
+}
+
+/// Whether users who think in between wait for processors only because they come together, and lose little by it.
+fn come_together(facts: &Facts) -> bool {
+    let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
+    busy(facts)
+        .zip(waits)
+        .is_some_and(|(busy, waits)| busy <= TOGETHER_BUSY_MAX && waits >= TOGETHER_WAIT_OF_BUSY_MIN * busy)
+        && loss(facts).is_some_and(|(_, share)| share <= TOGETHER_LOST_FRACTION_MAX)
+}
+
+/// What users wait longer than alone on average, in microseconds, and its share of the time from one request to the next.
+fn loss(facts: &Facts) -> Option<(f64, f64)> {
+    let usual_us = facts.value(FactId::response_time_mean_us)?;
+    let us = usual_us - facts.value(FactId::response_time_alone_us)?;
+    Some((us, us / between_us(facts)?))
+}
+
+fn busy(facts: &Facts) -> Option<f64> {
+    facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction))
 }
 
 /// Whether it is no more than this, as far as that is known.

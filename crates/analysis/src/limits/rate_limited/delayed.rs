@@ -42,9 +42,12 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     }
     let (limit, allowed, through, held) = holding(facts, service)?;
     // Clients that wait for answers ask as often as they get them: that they would ask more often shows in what they wait.
-    let slower = slower_than_alone(facts).or_else(|| takes_times_alone(facts));
+    let slower = slower_than_alone(facts).or_else(|| takes_times_alone(facts, allowed));
     let waits = keeps_up(facts) == Some(false) || slower.is_some() || !facts.loaded;
-    if !waits || worker_waits::machine_is_short(facts) || noticed_queue(facts).is_some() {
+    // Each request that is held has its files: where these run out, others wait to be accepted.
+    let is_out_of_files = facts.counted_often(FactId::nginx_open_files_messages).is_some();
+    let is_queued = !is_out_of_files && noticed_queue(facts).is_some();
+    if !waits || worker_waits::machine_is_short(facts) || is_queued {
         return None;
     }
     let waited = slower.map_or(String::new(), |(alone, usual)| {
@@ -106,10 +109,17 @@ fn holding<'a>(
 /// At just the zone's rate, evenly, and with processors free, requests that take so many times as long as one alone are held, however
 /// short that is.
 const TIMES_ALONE_MIN: f64 = 2.0;
+/// The same where the rate is the zone's to a hundredth, in each second: no chance meets that.
+const TIMES_ALONE_MIN_OF_EXACT: f64 = 1.3;
+const EXACT_FRACTION: f64 = 0.01;
 
-fn takes_times_alone(facts: &Facts) -> Option<(f64, f64)> {
+fn takes_times_alone(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
+    let is_exact =
+        facts.value(FactId::rate).is_some_and(|rate| (rate / allowed - 1.0).abs() <= EXACT_FRACTION)
+            && facts.value(FactId::rate_ci95_fraction).is_some_and(|half| half <= EXACT_FRACTION);
+    let times_min = if is_exact { TIMES_ALONE_MIN_OF_EXACT } else { TIMES_ALONE_MIN };
     let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
-    times.filter(|(alone, usual)| *usual >= TIMES_ALONE_MIN * alone)
+    times.filter(|(alone, usual)| *usual >= times_min * alone)
 }
 
 /// How many requests a second get through where that is the zone's rate, and how sure that makes. One that its client gave up
@@ -230,12 +240,29 @@ mod tests {
         );
         let quick = [(FactId::response_time_mean_us, 10_400.0), (FactId::response_time_alone_us, 1_740.0)];
         assert_eq!(with(&quick, held, true), Some(CONFIDENCE));
+        // Twice as long as alone, or half as long again at the zone's rate to a hundredth.
+        let slower = |us: f64, rate: f64, half: f64| {
+            [
+                (FactId::response_time_mean_us, us),
+                (FactId::response_time_alone_us, 30_400.0),
+                (FactId::rate, rate),
+                (FactId::rate_ci95_fraction, half),
+            ]
+        };
+        assert_eq!(with(&slower(46_400.0, 58.0, 0.004), held, true), Some(CONFIDENCE));
+        for other in
+            [slower(46_400.0, 56.0, 0.004), slower(46_400.0, 58.0, 0.03), slower(36_000.0, 58.0, 0.004)]
+        {
+            assert_eq!(with(&other, held, true), None, "{other:?}");
+        }
         let watched = [(FactId::response_time_alone_us, f64::NAN)];
         assert_eq!(with(&watched, "burst=400 in location /login", false), Some(CONFIDENCE_OF_A_PART));
         let given_up = [(FactId::rate, 45.0), (FactId::ended_per_s, 58.5)];
         assert_eq!(with(&given_up, held, true), Some(CONFIDENCE_GIVEN_UP));
         let unused = [(FactId::rate, 45.0), (FactId::rate_ci95_fraction, 0.3), (FactId::ended_per_s, 70.0)];
         assert_eq!(with(&unused, held, true), Some(CONFIDENCE_UNUSED));
+        let out_of_files = [(FactId::accept_queue_mean, 9.0), (FactId::nginx_open_files_messages, 16.0)];
+        assert_eq!(with(&out_of_files, held, true), Some(CONFIDENCE));
         for (what, changes, limit) in [
             ("nothing is held", vec![], "burst=400 nodelay"),
             ("no burst", vec![], ""),

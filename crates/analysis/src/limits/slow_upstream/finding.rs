@@ -38,7 +38,9 @@ pub(crate) struct Upstream<'a> {
     pub(crate) of: f64,
     /// How long each of them does.
     pub(crate) time_us: f64,
-    /// Whether that is seen on most of the connections, and not only that they are open.
+    /// Those of them that are seen to wait: of the others only the connection is open.
+    pub(crate) seen: f64,
+    /// Whether these are most.
     pub(crate) is_seen: bool,
     /// Whether nobody may see who talks to it: it is taken for one of the chain as so many wait there.
     pub(crate) is_guessed: bool,
@@ -79,6 +81,7 @@ pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
         waiting,
         of: worked_on,
         time_us,
+        seen,
         is_seen: seen >= WAITING_FRACTION_MIN * waiting,
         is_guessed: !is_linked(address),
         may_be_idle: seen < SEEN_FRACTION_MIN * waiting,
@@ -150,7 +153,7 @@ fn of_another_machine(facts: &Facts) -> Option<Finding> {
     let alone_us = facts.value(FactId::response_time_alone_us);
     let is_slower = match alone_us {
         Some(alone_us) => {
-            let all_wait = upstream.is_seen && upstream.waiting >= NEARLY_ALL_FRACTION * upstream.of;
+            let all_wait = upstream.seen >= NEARLY_ALL_FRACTION * upstream.of;
             let times = if all_wait { SLOWER_TIMES_MIN_OF_ALL } else { SLOWER_TIMES_MIN };
             upstream.time_us >= times * alone_us + SLOWER_US_MIN
         }
@@ -290,7 +293,10 @@ mod tests {
             Some(CONFIDENCE)
         );
         assert!(with(&alone(333_000.0), 30.0, false, AT).is_none());
-        assert!(with_unsure(&alone(420_000.0), (8.0, 30.0), false, AT).is_none(), "which wait is not told");
+        for seen in [8.0, 20.0] {
+            let found = with_unsure(&alone(420_000.0), (seen, 38.0 - seen), false, AT);
+            assert!(found.is_none(), "of most of them it is not told: {seen}");
+        }
         let here = "127.0.0.1:8080";
         assert!(at(here, &[], (36.0, 0.0), false, here).is_none(), "who listens here may not be told");
     }

@@ -36,7 +36,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, cpu_busy_fraction, fpm_processes_busy_mean, fpm_queue_mean, in_flight_mean, look_ups_mean, offered_rate, rate, response_time_alone_us,
+        accept_queue_mean, cpu_busy_fraction, in_flight_mean, look_ups_mean, offered_rate, rate, response_time_alone_us,
         response_time_mean_us, response_time_p99_us, upstream_connections_mean, upstream_unsure_mean, upstream_waited_us, upstream_waiting_mean,
     }],
     causes: &[

@@ -30,8 +30,9 @@ const CONFIDENCE: f64 = 0.85;
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let look_ups = facts.value(FactId::look_ups_mean).filter(|look_ups| *look_ups >= LOOKUPS_MIN)?;
     let in_flight = concurrency::requests_in_flight(facts)?;
-    let worked_on =
-        (in_flight - concurrency::requests_queued(facts)).min(in_children(facts)).max(LOOKUPS_MIN);
+    let worked_on = (in_flight - concurrency::requests_queued(facts))
+        .min(concurrency::requests_in_children_max(facts))
+        .max(LOOKUPS_MIN);
     let waiting = look_ups.min(worked_on);
     let time_us = waiting / facts.ended_per_s()? * 1e6;
     let least_us = if is_slower_than_alone(facts) { LOOKUP_US_MIN } else { SLOW_LOOKUP_US_MIN };
@@ -65,14 +66,6 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
              in /etc/hosts",
         )],
     })
-}
-
-/// Where requests queue for children of PHP-FPM, no more are worked on than these have: connections are counted at other times than the
-/// queue. Infinite where none queues.
-fn in_children(facts: &Facts) -> f64 {
-    let sum = |name: FactId| facts.each(name).map(|(_, value)| value).sum::<f64>();
-    let (queue, busy) = (sum(FactId::fpm_queue_mean), sum(FactId::fpm_processes_busy_mean));
-    if queue >= LOOKUPS_MIN && busy > 0.0 { busy } else { f64::INFINITY }
 }
 
 /// Whether requests are known to wait for each other.
