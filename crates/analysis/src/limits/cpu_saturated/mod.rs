@@ -7,8 +7,8 @@
 //! The cores that the service may use (those of its cpuset, else the machine's) were at least 85% busy, and some process of the
 //! service waited for CPU at least half of the time: by the pressure stall information (PSI) of its control group; without it,
 //! by more of its processes runnable than running, or by the machine's PSI, if the service uses at least half of the cores. In
-//! an open loop (`-r`) whose rate is served in full, cores below 95% have headroom. Cores that are at least half busy are saturated
-//! whenever there is work where users of a closed loop wait for each other, in step; so are full ones that the service shares with the
+//! an open loop (`-r`) whose rate is served in full, cores below 95% have headroom. Cores that are at least 45% busy are saturated
+//! whenever there is work where users of a closed loop wait for each other, in step, a fifth longer than a request alone; so are full ones that the service shares with the
 //! generator on the same machine, if it waits for CPU a fifth of the time. The finding reports who used them: the
 //! service, its backends by name, the generator on the same machine, other programs by name. If other programs
 //! (`foreign-load`), a quota (`cpu-throttled`), the host (`cpu-stolen`) or the packets of one core (`softirq-bound`) use them,

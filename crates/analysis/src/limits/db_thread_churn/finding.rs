@@ -58,7 +58,7 @@ fn without_status(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::DbThreadChurn.into(),
         summary: format!(
-            "The machine starts {} threads and processes/s besides Apache's workers, and {program} uses {} cores: it probably creates a thread for each connection, about {:.0}% of CPU time used. Only root can confirm it.",
+            "The machine starts {} threads and processes/s besides the server's own workers, and {program} uses {} cores: it probably creates a thread for each connection, about {:.0}% of CPU time used. Only root can confirm it.",
             format_number(begun_per_s),
             format_number(cores),
             share * 100.0
