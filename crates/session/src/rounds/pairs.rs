@@ -1,7 +1,8 @@
 //! A change of which one look does not tell whether it helps, on a server that nobody else uses: it is switched off and on again,
 //! and judged by pairs of loads without it and with it, until they tell it or enough of them were made. Where the change had several
-//! looks, as the server got faster from second to second, the original has as many: both are as warm. A pair between whose halves
-//! the machine changed is discarded. Where only a restart makes the change the same again, it is switched on by one.
+//! looks, as the server got faster from second to second, the original has as many, and a pair in which it had fewer does not count: both
+//! are as warm. A pair between whose halves the machine changed is discarded. Where only a restart makes the change the same again, it is
+//! switched on by one.
 
 use super::Tuning;
 use super::verifying::{Looks, VerifiedChange};
@@ -27,22 +28,24 @@ impl Tuning {
         looks_us: u64,
     ) -> Result<VerifiedChange> {
         let budget_us = self.options.budget_us;
-        let has_time = |target: &dyn TuningTarget| {
-            target.elapsed_us() + 2 * looks_us <= budget_us && !target.has_live_traffic()
+        let mut looks_count = first.looks_count;
+        let look_us = looks_us / u64::from(looks_count);
+        let has_time = |target: &dyn TuningTarget, looks_count: u32| {
+            let pair_us = 2 * u64::from(looks_count) * look_us;
+            target.elapsed_us() + pair_us <= budget_us && !target.has_live_traffic()
         };
-        if !has_time(target) {
+        if !has_time(target, looks_count) {
             return Ok(first);
         }
         let text = "one look does not tell whether the change helps: it is switched off and on again, and judged by pairs of loads";
         target.record(EventBody::Note { text: text.into() })?;
         let mut verified = first;
-        let mut looks_count = verified.looks_count;
         // One look at an original that was about to get faster is not comparable with several.
         let is_cold = looks_count > 1 && is_settling(&self.best.measurement);
         let first = (!is_cold).then(|| (self.best.clone(), verified.after.clone()));
         let mut pairs: Vec<Pair> = first.into_iter().collect();
         for _ in 1..PAIRS_MAX {
-            if !has_time(target) {
+            if !has_time(target, looks_count) {
                 break;
             }
             if let Some(in_force) = verified.in_force.take() {
@@ -59,8 +62,11 @@ impl Tuning {
             let Some(in_force) = self.put_in_force_again(target, choice)? else { break };
             verified.in_force = Some(in_force);
             let Looks { after, count, .. } = self.verify(target, &again.measurement, true)?;
-            looks_count = looks_count.max(count);
             verified.after = after.clone();
+            if count > looks_count {
+                looks_count = count;
+                continue;
+            }
             pairs.push((again, after));
             discard_where(target, &mut pairs, |(before, after)| {
                 pair_disturbance(&before.measurement, &after.measurement)

@@ -269,12 +269,15 @@ mod tests {
         let with = |change: &[(FactId, f64)]| is_healthy(&with_changes(&base, change));
         assert!(with(&[]));
         for change in [
-            (FactId::usable_busy_fraction, 0.4),
-            (FactId::pressure_group_cpu_some_fraction, 0.09),
-            (FactId::pressure_group_cpu_some_fraction, f64::NAN),
-            (FactId::users, 8.0),
+            &[(FactId::usable_busy_fraction, 0.4), (FactId::pressure_group_cpu_some_fraction, 0.35)][..],
+            &[(FactId::pressure_group_cpu_some_fraction, 0.09)],
+            &[(FactId::pressure_group_cpu_some_fraction, f64::NAN)],
+            &[(FactId::users, 8.0)],
+            &[(FactId::response_time_slowest_kind_us, 90_000.0)],
+            // Somebody waits in less of the time than each user is said to.
+            &[(FactId::usable_busy_fraction, 0.03), (FactId::pressure_group_cpu_some_fraction, 0.03)],
         ] {
-            assert!(!with(&[change]), "{change:?}");
+            assert!(!with(change), "{change:?}");
         }
     }
 

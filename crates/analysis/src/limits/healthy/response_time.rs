@@ -27,7 +27,7 @@ const AT_ONCE_FRACTION_MIN: f64 = 0.8;
 /// So much of the time from one request of a user to the next nobody misses.
 const LOST_FRACTION_MAX: f64 = 0.01;
 /// The same of users who come together, as they were answered together: processors that idle for two thirds of the time are waited for
-/// in most of the rest (at random arrivals that would be in a third of it).
+/// in most of the rest (at random arrivals that would be in a third of it). No user waits for longer than somebody does.
 const TOGETHER_LOST_FRACTION_MAX: f64 = 0.05;
 const TOGETHER_BUSY_MAX: f64 = 1.0 / 3.0;
 const TOGETHER_WAIT_OF_BUSY_MIN: f64 = 0.7;
@@ -117,15 +117,18 @@ fn costs_users_nothing(facts: &Facts) -> bool {
 /// Whether users who think in between wait for processors only because they come together, and lose little by it.
 fn come_together(facts: &Facts) -> bool {
     let waits = facts.value(FactId::pressure_group_cpu_some_fraction);
-    busy(facts)
-        .zip(waits)
-        .is_some_and(|(busy, waits)| busy <= TOGETHER_BUSY_MAX && waits >= TOGETHER_WAIT_OF_BUSY_MIN * busy)
-        && loss(facts).is_some_and(|(_, share)| share <= TOGETHER_LOST_FRACTION_MAX)
+    busy(facts).zip(waits).is_some_and(|(busy, waits)| {
+        busy <= TOGETHER_BUSY_MAX
+            && waits >= TOGETHER_WAIT_OF_BUSY_MIN * busy
+            && loss(facts).is_some_and(|(_, share)| share <= TOGETHER_LOST_FRACTION_MAX.min(waits))
+    })
 }
 
-/// What users wait longer than alone on average, in microseconds, and its share of the time from one request to the next.
+/// What users wait longer than alone on average, of several kinds of requests for the slowest, in microseconds, and its share of the time
+/// from one request to the next.
 fn loss(facts: &Facts) -> Option<(f64, f64)> {
-    let usual_us = facts.value(FactId::response_time_mean_us)?;
+    let slowest_us = facts.value(FactId::response_time_slowest_kind_us).unwrap_or(0.0);
+    let usual_us = facts.value(FactId::response_time_mean_us)?.max(slowest_us);
     let us = usual_us - facts.value(FactId::response_time_alone_us)?;
     Some((us, us / between_us(facts)?))
 }

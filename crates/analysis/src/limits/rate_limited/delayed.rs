@@ -44,10 +44,9 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     // Clients that wait for answers ask as often as they get them: that they would ask more often shows in what they wait.
     let slower = slower_than_alone(facts).or_else(|| takes_times_alone(facts, allowed));
     let waits = keeps_up(facts) == Some(false) || slower.is_some() || !facts.loaded;
-    // Each request that is held has its files: where these run out, others wait to be accepted.
     let is_out_of_files = facts.counted_often(FactId::nginx_open_files_messages).is_some();
-    let is_queued = !is_out_of_files && noticed_queue(facts).is_some();
-    if !waits || worker_waits::machine_is_short(facts) || is_queued {
+    let takes_files = is_out_of_files && may_take_all_files(facts, &limit);
+    if !waits || worker_waits::machine_is_short(facts) || (!takes_files && noticed_queue(facts).is_some()) {
         return None;
     }
     let waited = slower.map_or(String::new(), |(alone, usual)| {
@@ -71,6 +70,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
             format_number(allowed),
         ),
         confidence: match through.or(held) {
+            _ if is_out_of_files && !takes_files => CONFIDENCE_OF_A_PART,
             Some((_, certainty)) if facts.loaded || through.is_none() => certainty,
             _ if is_of_all(service) && !is_of_address(service) => CONFIDENCE_WATCHED,
             _ => CONFIDENCE_OF_A_PART,
@@ -106,17 +106,25 @@ fn holding<'a>(
     })
 }
 
+/// Whether as many requests may be held as have all files of a process of nginx, with one for the visitor and one for the backend each:
+/// others wait to be accepted then.
+fn may_take_all_files(facts: &Facts, limit: &WrittenSetting<'_>) -> bool {
+    let burst =
+        limit.value.split_whitespace().find_map(|word| word.strip_prefix("burst=")?.parse::<f64>().ok());
+    burst.zip(facts.value(FactId::open_files_limit)).is_some_and(|(burst, files)| 2.0 * burst >= files)
+}
+
 /// At just the zone's rate, evenly, and with processors free, requests that take so many times as long as one alone are held, however
 /// short that is.
 const TIMES_ALONE_MIN: f64 = 2.0;
-/// The same where the rate is the zone's to a hundredth, in each second: no chance meets that.
+/// The same where the rate is the zone's to a hundredth, and evenly: no chance meets that, where nobody asks at that rate.
 const TIMES_ALONE_MIN_OF_EXACT: f64 = 1.3;
 const EXACT_FRACTION: f64 = 0.01;
 
 fn takes_times_alone(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
-    let is_exact =
-        facts.value(FactId::rate).is_some_and(|rate| (rate / allowed - 1.0).abs() <= EXACT_FRACTION)
-            && facts.value(FactId::rate_ci95_fraction).is_some_and(|half| half <= EXACT_FRACTION);
+    let is_exact = keeps_up(facts) != Some(true)
+        && facts.value(FactId::rate).is_some_and(|rate| (rate / allowed - 1.0).abs() <= EXACT_FRACTION)
+        && facts.value(FactId::rate_ci95_fraction).is_some_and(|half| half <= EXACT_FRACTION);
     let times_min = if is_exact { TIMES_ALONE_MIN_OF_EXACT } else { TIMES_ALONE_MIN };
     let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
     times.filter(|(alone, usual)| *usual >= times_min * alone)
@@ -250,6 +258,8 @@ mod tests {
             ]
         };
         assert_eq!(with(&slower(46_400.0, 58.0, 0.004), held, true), Some(CONFIDENCE));
+        let as_asked = [&slower(46_400.0, 58.0, 0.004)[..], &[(FactId::offered_rate, 58.0)]].concat();
+        assert_eq!(with(&as_asked, held, true), None, "at the rate that is asked for");
         for other in
             [slower(46_400.0, 56.0, 0.004), slower(46_400.0, 58.0, 0.03), slower(36_000.0, 58.0, 0.004)]
         {
@@ -261,8 +271,13 @@ mod tests {
         assert_eq!(with(&given_up, held, true), Some(CONFIDENCE_GIVEN_UP));
         let unused = [(FactId::rate, 45.0), (FactId::rate_ci95_fraction, 0.3), (FactId::ended_per_s, 70.0)];
         assert_eq!(with(&unused, held, true), Some(CONFIDENCE_UNUSED));
-        let out_of_files = [(FactId::accept_queue_mean, 9.0), (FactId::nginx_open_files_messages, 16.0)];
-        assert_eq!(with(&out_of_files, held, true), Some(CONFIDENCE));
+        let out_of_files = |limit: f64, queue: f64| {
+            let files = [(FactId::nginx_open_files_messages, 16.0), (FactId::open_files_limit, limit)];
+            with(&[&files[..], &[(FactId::accept_queue_mean, queue)]].concat(), held, true)
+        };
+        assert_eq!(out_of_files(800.0, 9.0), Some(CONFIDENCE));
+        assert_eq!(out_of_files(1_024.0, 9.0), None, "400 requests do not take them all");
+        assert_eq!(out_of_files(1_024.0, 0.0), Some(CONFIDENCE_OF_A_PART));
         for (what, changes, limit) in [
             ("nothing is held", vec![], "burst=400 nodelay"),
             ("no burst", vec![], ""),

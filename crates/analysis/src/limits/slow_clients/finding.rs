@@ -57,7 +57,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             sending_connections_mean, workers_writing_mean, workers_busy_mean, requests_at_server_mean,
-            client_round_trip_mean_us, in_flight_mean, requests_in_workers_mean, other_connections_mean, network_sent_bytes_per_s,
+            client_round_trip_min_us, in_flight_mean, requests_in_workers_mean, other_connections_mean, network_sent_bytes_per_s,
             received_bytes_per_s, server_requests_per_s, workers_of_ended_mean, answer_bytes_mean,
             ended_per_s, scoreboard_full_fraction, processes_at_limit_fraction, accept_queue_mean,
             service_cpu_cores, cpu_busy_fraction, response_time_mean_us, rate,
@@ -81,8 +81,8 @@ fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let own = facts.value(FactId::in_flight_mean).filter(|_| facts.loaded);
     let are_others = own.is_some_and(|own| full - own >= HELD_FRACTION_MIN * workers);
     let do_not_end = held_by_unended(facts, workers).is_some_and(|held| held >= HELD_FRACTION_MIN * workers);
-    // Of answers that end, those that are on their way: the others are of answers that do not.
-    let round_trip_us = facts.value(FactId::client_round_trip_mean_us);
+    // Of answers that end, those that are on their way, at the least: on slow lines packets wait, which is what is looked for.
+    let round_trip_us = facts.value(FactId::client_round_trip_min_us);
     let on_their_way = facts.ended_per_s().zip(round_trip_us).map(|(per_s, us)| per_s * us / 1e6);
     let are_unended = on_their_way.is_none_or(|count| full - count >= HELD_FRACTION_MIN * workers);
     let are_small = !are_others && is_of_small_answers(facts);
@@ -346,7 +346,7 @@ mod tests {
             (10.0, 300_000.0, None),
         ] {
             let short = [
-                (FactId::client_round_trip_mean_us, round_trip_us),
+                (FactId::client_round_trip_min_us, round_trip_us),
                 (FactId::sending_connections_mean, 40.0),
                 (FactId::workers_of_ended_mean, of_ended),
                 (FactId::answer_bytes_mean, 9_000.0),

@@ -7,7 +7,7 @@
 //! ## How it is recognised
 //! All workers are busy, nearly all of them in state `W`, connections wait in the accept queue, and CPU is free. The send
 //! queues of many connections are full (sock_diag(7)), and not only with short responses to our own load, or with short ones that
-//! end, as the access log tells: more than are on their way at any time (completed responses a second times the round trip; where
+//! end, as the access log tells: more than are on their way at any time (completed responses a second times the shortest round trip; where
 //! that is not known it is a suspicion), while workers are held that these do not need. If these were not read: far more requests are with workers than our
 //! own load has there, the others get bytes all the time, but few each, and hardly one of their requests ends: these are long
 //! responses received slowly, and not requests that wait for a backend. If the server is only observed, Apache's sum of the times
@@ -31,7 +31,7 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, answer_bytes_mean, client_round_trip_mean_us, cpu_busy_fraction, ended_per_s, in_flight_mean,
+        accept_queue_mean, answer_bytes_mean, client_round_trip_min_us, cpu_busy_fraction, ended_per_s, in_flight_mean,
         network_sent_bytes_per_s, new_connections_per_s, other_connections_mean, processes_at_limit_fraction,
         rate, received_bytes_per_s, requests_at_server_mean, requests_in_workers_mean,
         requests_per_connection, response_time_mean_us, scoreboard_full_fraction, sending_connections_mean,

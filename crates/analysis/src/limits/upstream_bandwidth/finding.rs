@@ -343,6 +343,15 @@ mod tests {
             facts.loaded = loaded;
             assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{what}");
         }
+        // Of a long answer packets wait in each window.
+        let long = [
+            (FactId::retransmits, 40.0),
+            (FactId::answer_bytes_mean, 600_000.0),
+            (FactId::response_time_mean_us, 9_000_000.0),
+        ];
+        let mut facts = facts_of_several(&with_changes(&with_changes(FULL, WATCHED), &long), &LINKS);
+        facts.loaded = false;
+        assert_eq!(check(&facts).unwrap().confidence, 0.9);
         // A short queue that overflows all the time.
         let uneven = [
             (FactId::client_round_trip_mean_us, 38_000.0),

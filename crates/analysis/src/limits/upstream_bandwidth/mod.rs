@@ -6,7 +6,7 @@
 //! requests in flight have an answer that was sent and is not confirmed. On a fast line a TCP connect takes longer than a whole
 //! request did that was alone, while no SYN is lost, the CPU is at most 70% busy, and the bytes of all seconds are the same to a
 //! hundredth. Nothing on the server is at its limit: its own links have room or no rate, workers are free, the accept queue is
-//! empty. From the server alone the round trips of the clients on other machines show it: that of the connection in the middle is
+//! empty. From the server alone the round trips of the clients on other machines show it: that of the client in the middle is
 //! as many times as long as the shortest one of the same address, while the CPU is at most 70% busy; with one segment in twenty sent again and most connections sending, also where seconds
 //! differ, half sure. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
 //! response spends its time elsewhere.

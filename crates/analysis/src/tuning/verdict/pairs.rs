@@ -58,13 +58,13 @@ pub fn judge_pairs(pairs: &[(&Measurement, &Measurement)]) -> Result<Comparison>
     }
     let rates: Vec<_> =
         pairs.iter().map(|(before, after)| (before.measured_rates(), after.measured_rates())).collect();
-    let rates = compare_pairs(&rates);
+    let rates = compare_pairs(&rates, |(before, _)| *before);
     let mut verdict = rates.verdict;
     if verdict == Verdict::Same && pairs.iter().all(|(_, after)| is_open(after)) {
         // Times are better when they fall.
         let times: Vec<_> =
             pairs.iter().map(|(before, after)| (mean_times_us(after), mean_times_us(before))).collect();
-        verdict = compare_pairs(&times).verdict;
+        verdict = compare_pairs(&times, |(_, before)| 1.0 / before).verdict;
     }
     if verdict == Verdict::Same && (meets_more(&runs) || cut_missed_tails(pairs, &runs)?) {
         verdict = Verdict::Better;
@@ -172,8 +172,11 @@ fn newly_missed(runs: &[(RunReport, RunReport)]) -> Vec<usize> {
 /// A figure second by second, without a change and with it.
 type Seconds = (Vec<f64>, Vec<f64>);
 
+/// How fast the original of a pair was, from the means of the figure that is compared.
+type Speed = fn(&(f64, f64)) -> f64;
+
 /// Compares a figure, second by second, of each pair.
-fn compare_pairs(pairs: &[Seconds]) -> Comparison {
+fn compare_pairs(pairs: &[Seconds], speed_of_original: Speed) -> Comparison {
     if let [(before, after)] = pairs {
         return compare(before, after);
     }
@@ -192,18 +195,19 @@ fn compare_pairs(pairs: &[Seconds]) -> Comparison {
     let by_seconds = |verdict| Comparison { ratio: Some(ratio), verdict, noise_floor };
     match verdict {
         _ if is_contradicted => by_seconds(Verdict::Inconclusive),
-        Verdict::Inconclusive => by_ratios(&means).unwrap_or(by_seconds(verdict)),
+        Verdict::Inconclusive => by_ratios(&means, speed_of_original).unwrap_or(by_seconds(verdict)),
         _ => by_seconds(verdict),
     }
 }
 
 /// The verdict by the ratio of each pair, if they agree. What goes up and down within a load is in both halves: it is not their noise.
-fn by_ratios(means: &[(f64, f64)]) -> Option<Comparison> {
+fn by_ratios(means: &[(f64, f64)], speed_of_original: Speed) -> Option<Comparison> {
     let ratios: Vec<f64> = means.iter().map(|(before, after)| after / before).collect();
     let mut ratio = mean_of_ratios(&ratios, TAIL)?;
-    let [(first, _), .., (last, _)] = means else { return None };
+    let [first, .., last] = means else { return None };
     // From an original to the next one there are two loads: half of its growth is the change's.
-    let drift = (last / first).powf(0.5 / (means.len() - 1) as f64);
+    let growth = speed_of_original(last) / speed_of_original(first);
+    let drift = growth.powf(0.5 / (means.len() - 1) as f64);
     ratio.ci95 = [ratio.ci95[0] / drift.max(1.0), ratio.ci95[1] / drift.min(1.0)];
     let verdict = by_interval(ratio, NOISE_FLOOR)?;
     Some(Comparison { ratio: Some(ratio), verdict, noise_floor: NOISE_FLOOR })

@@ -331,6 +331,23 @@ fn a_server_that_gets_faster_by_itself_is_not_better_by_the_change() {
     assert_eq!(verdict([(1000, 1050), (1100, 1150), (1210, 1270)]), Verdict::Same, "5% a load");
     assert_eq!(verdict([(1000, 1100), (1000, 1098), (1001, 1102)]), Verdict::Better);
     assert_eq!(verdict([(1000, 1001), (1003, 1000), (1001, 1002)]), Verdict::Same);
+    // The same of response times at a rate that is kept.
+    let load = |time_us: u64| {
+        let mut load = measured(100, 0, time_us, Arrival::Open { rate_per_s: 100.0, poisson: false });
+        for (second, percent) in load.intervals.iter_mut().zip([130, 110, 100, 100, 90, 70]) {
+            let mut times = TimeHistogram::new();
+            times.record_many(time_us * percent / 100, 100);
+            second.response_time = times.encode();
+        }
+        load
+    };
+    let verdict = |times_us: [(u64, u64); 3]| {
+        let loads = times_us.map(|(before, after)| (load(before), load(after)));
+        judge_pairs(&loads.each_ref().map(|(before, after)| (before, after))).unwrap().verdict
+    };
+    let faster = [(100_000, 95_200), (90_700, 86_400), (82_300, 78_400)];
+    assert_ne!(verdict(faster), Verdict::Better, "5% a load");
+    assert_eq!(verdict([(100_000, 90_000), (100_100, 90_200), (100_000, 90_100)]), Verdict::Better);
 }
 
 #[test]

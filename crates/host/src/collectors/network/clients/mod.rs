@@ -76,6 +76,10 @@ impl Clients {
         if target.service_pid.is_some() && seen.has_other_local_clients() {
             seen = PortConnections::at(port, agent_pid, target.client_pid, target.service_pid)?;
         }
+        Ok(self.reading_of(seen))
+    }
+
+    fn reading_of(&mut self, seen: PortConnections) -> Reading {
         let mut reading = Reading::default();
         reading.push("clients.connections_count", seen.all.len() as f64);
         let sending = seen.all.iter().filter(|connection| connection.sending).count();
@@ -98,7 +102,7 @@ impl Clients {
             Some(Err(why)) => reading.problem(why),
             None => {}
         }
-        Ok(reading)
+        reading
     }
 
     /// What changes from second to second and is cheap, as long as there are few connections: nobody's descriptors are read for it.
@@ -287,7 +291,7 @@ impl Collector for Clients {
                 "ss -tniH state established 'sport = :PORT' | grep -o 'lastsnd:[0-9]* lastrcv:[0-9]*' | tr ':' ' ' | awk '$2 {sent} $4 {{n++}} END {{print n + 0}}'"
             )
         };
-        // In milliseconds, of what sent something lately; of each connection its own shortest one is told.
+        // In milliseconds, of what sent something lately. Of each connection its own shortest one is told, and those of clients here count.
         let median = |place: u32| {
             format!(
                 "ss -tniH state established 'sport = :PORT' | awk '{{r = m = l = 0; for (i = 1; i <= NF; i++) {{split($i, f, \":\"); if (f[1] == \"rtt\") r = f[2] + 0; if (f[1] == \"minrtt\") m = f[2] + 0; if (f[1] == \"lastsnd\") l = f[2] + 0}} if (r && m && l <= 5000) print r / m, 1000 * r, 1000 * m}}' | sort -n | awk '{{v[NR] = ${place}}} END {{if (NR) print v[int((NR + 1) / 2)]}}'"

@@ -2,8 +2,8 @@
 //!
 //! Facts: tcp(7), `tcpi_rtt` and `tcpi_min_rtt` of the kernel's tcp_info. The shortest one is of each client's address, since the agent
 //! began: a connection that is opened while packets queue on the path knows no shorter one, and clients are near and far. What is told
-//! is of the connection in the middle, by how many times its shortest one a round trip is: one client whose own line is full tells
-//! nothing of the others.
+//! is of the address in the middle, by how many times its shortest one a round trip is, and of its connection in the middle: one client
+//! whose own line is full tells nothing of the others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,18 +21,16 @@ pub(super) struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// The round trip of the connection in the middle, of two the one that waits less, and the shortest one of the same client;
-    /// `None` of none.
+    /// The round trip of the client in the middle, of two the one that waits less, and its shortest one; `None` of none.
     pub(super) fn median_us(&mut self, of: impl Iterator<Item = RoundTrip>) -> Option<(f64, f64)> {
         let of: Vec<RoundTrip> = of.collect();
         of.iter().for_each(|(address, _, own_us)| self.learn(*address, *own_us));
-        let shortest_us = |address, own_us| self.shortest_us.get(address).copied().unwrap_or(own_us);
-        let mut all: Vec<(f64, f64)> = of
-            .iter()
-            .map(|(address, now_us, own_us)| (f64::from(*now_us), f64::from(shortest_us(address, *own_us))))
-            .collect();
-        all.sort_by(|one, other| (one.0 / one.1).total_cmp(&(other.0 / other.1)));
-        all.get(all.len().checked_sub(1)? / 2).copied()
+        let mut by_address: HashMap<IpAddr, Vec<(f64, f64)>> = HashMap::new();
+        for (address, now_us, own_us) in of {
+            let shortest_us = self.shortest_us.get(&address).copied().unwrap_or(own_us);
+            by_address.entry(address).or_default().push((f64::from(now_us), f64::from(shortest_us)));
+        }
+        middle(by_address.into_values().filter_map(middle).collect())
     }
 
     fn learn(&mut self, address: IpAddr, own_us: u32) {
@@ -43,6 +41,12 @@ impl RoundTrips {
             None => {}
         }
     }
+}
+
+/// The one in the middle, by how many times the shortest one it is; of two the smaller.
+fn middle(mut all: Vec<(f64, f64)>) -> Option<(f64, f64)> {
+    all.sort_by(|one, other| (one.0 / one.1).total_cmp(&(other.0 / other.1)));
+    all.get(all.len().checked_sub(1)? / 2).copied()
 }
 
 #[cfg(test)]
@@ -60,9 +64,11 @@ mod tests {
         assert_eq!(median(&[(near, 400_000, 390_000), (near, 200_000, 900)]), Some((200_000.0, 900.0)));
         assert_eq!(median(&[(near, 400_000, 390_000)]), Some((400_000.0, 900.0)));
         assert_eq!(median(&[(far, 90_000, 85_000)]), Some((90_000.0, 79_000.0)));
-        // One client of three that fills its own line.
-        let one = [(near, 1_200, 1_000), (far, 80_000, 79_000), (near, 3_000_000, 1_000)];
-        assert_eq!(median(&one), Some((1_200.0, 900.0)));
+        // One client of two that fills its own line, by most of the connections.
+        let one =
+            [(near, 300_000, 1_000), (far, 80_000, 79_000), (near, 290_000, 1_000), (near, 310_000, 1_000)];
+        assert_eq!(median(&one), Some((80_000.0, 79_000.0)));
+        assert_eq!(median(&[one[0], one[2], one[3]]), Some((300_000.0, 900.0)));
     }
 
     #[test]

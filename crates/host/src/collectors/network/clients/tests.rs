@@ -14,7 +14,7 @@ fn what_is_not_on_this_machine_is_somebody_elses() {
             sending: cookie == 2,
             owes_answer: None,
             bytes: None,
-            round_trip_us: Some((90, 80)),
+            round_trip_us: Some((90 + u32::from(cookie), 80 + u32::from(cookie))),
             own,
             peer,
             inode,
@@ -39,8 +39,10 @@ fn what_is_not_on_this_machine_is_somebody_elses() {
     assert_eq!(without(&open, &BTreeSet::from([20])).len(), 1);
     let sending: Vec<_> = open.iter().filter(|c| c.sending).map(|c| c.cookie[0]).collect();
     assert_eq!(sending, [2]);
-    let round_trips: Vec<_> = open.iter().filter_map(|c| c.round_trip).collect();
-    assert_eq!(round_trips, [([10, 0, 0, 9].into(), 90, 80)], "there is no path to a client here");
+    let seen = PortConnections { all: open.clone(), others: None, left_count: 0 };
+    let reading = Clients::default().reading_of(seen);
+    let round_trips = ["clients.round_trip_us", "clients.round_trip_min_us"].map(|name| reading.value(name));
+    assert_eq!(round_trips, [Some(91.0), Some(81.0)], "there is no path to a client here");
     // A client here that has closed its end is nobody, also while the server's end is open still.
     for (second, count) in [(look(&servers, &[]), 1), (look(&servers[1..], &clients), 1), (look(&[], &[]), 0)]
     {
