@@ -16,6 +16,10 @@ use webdyno_model::event::EventBody;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::tune::Verdict;
 
+const IN_PAIRS: &str = "one look does not tell whether the change helps: it is switched off and on again, and judged by pairs of loads";
+const FASTER_FOR_LONGER: &str =
+    "with the change the server got faster for longer than its original was measured";
+
 /// Without a change, and with it.
 type Pair = (LoadMeasurement, LoadMeasurement);
 
@@ -37,8 +41,7 @@ impl Tuning {
         if !has_time(target, looks_count) {
             return Ok(first);
         }
-        let text = "one look does not tell whether the change helps: it is switched off and on again, and judged by pairs of loads";
-        target.record(EventBody::Note { text: text.into() })?;
+        target.record(EventBody::Note { text: IN_PAIRS.into() })?;
         let mut verified = first;
         // One look at an original that was about to get faster is not comparable with several.
         let is_cold = looks_count > 1 && is_settling(&self.best.measurement);
@@ -61,19 +64,17 @@ impl Tuning {
             verified.again = Some(again.clone());
             let Some(in_force) = self.put_in_force_again(target, choice)? else { break };
             verified.in_force = Some(in_force);
-            let Looks { after, count, .. } = self.verify(target, &again.measurement, true)?;
+            let Looks { after, count, comparison } = self.verify(target, &again.measurement, true)?;
             verified.after = after.clone();
-            if count > looks_count {
-                looks_count = count;
-                continue;
-            }
             pairs.push((again, after));
-            discard_where(target, &mut pairs, |(before, after)| {
-                pair_disturbance(&before.measurement, &after.measurement)
+            let is_comparable = counts((looks_count, count), comparison.verdict);
+            discard_where(target, &mut pairs, |(before, after)| match is_comparable {
+                true => pair_disturbance(&before.measurement, &after.measurement),
+                false => Ok(Some(FASTER_FOR_LONGER.into())),
             })?;
-            let compared: Vec<_> =
-                pairs.iter().map(|(before, after)| (&before.measurement, &after.measurement)).collect();
-            verified.comparison = judge_pairs(&compared)?;
+            looks_count = looks_count.max(count);
+            let compared = pairs.iter().map(|(before, after)| (&before.measurement, &after.measurement));
+            verified.comparison = judge_pairs(&compared.collect::<Vec<_>>())?;
             // Which of two originals that differ was disturbed is not known before it is measured once more.
             if has_drifted && verified.comparison.verdict == Verdict::Better {
                 verified.comparison.verdict = Verdict::Inconclusive;
@@ -105,11 +106,17 @@ impl Tuning {
     }
 }
 
-/// Measures what is in force so many times, or until it does harm, and gives the last one.
+/// Whether a pair of so many looks counts: not where the change had more of them than its original, unless it is worse for all that. What
+/// does harm is not switched on again to know it better.
+fn counts((of_original, of_change): (u32, u32), verdict: Verdict) -> bool {
+    of_change <= of_original || verdict == Verdict::Worse
+}
+
+/// Measures what is in force so many times, or until it does harm or others come, and gives the last one.
 fn measured_again(target: &mut dyn TuningTarget, looks_count: u32) -> Result<LoadMeasurement> {
     let mut again = target.measure(Purpose::Verify)?;
     for _ in 1..looks_count {
-        if again.measurement.harm_guard_trip.is_some() {
+        if again.measurement.harm_guard_trip.is_some() || target.has_live_traffic() {
             break;
         }
         again = target.measure(Purpose::Verify)?;
@@ -131,4 +138,22 @@ fn discard_where(
     pairs.pop();
     target.record(EventBody::Note { text: format!("a pair of loads was discarded: {why}") })?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_had_more_looks_than_its_original_counts_only_against_it() {
+        for (looks, verdict, expected) in [
+            ((1, 1), Verdict::Better, true),
+            ((3, 2), Verdict::Better, true),
+            ((1, 2), Verdict::Better, false),
+            ((1, 2), Verdict::Inconclusive, false),
+            ((1, 2), Verdict::Worse, true),
+        ] {
+            assert_eq!(counts(looks, verdict), expected, "{looks:?} {verdict:?}");
+        }
+    }
 }
