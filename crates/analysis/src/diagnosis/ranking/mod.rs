@@ -244,6 +244,31 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_that_requests_wait_for_comes_before_the_places_that_they_take_meanwhile() {
+        let lock = |waiting: f64| {
+            [
+                (FactId::db_row_lock_waiting_mean, waiting),
+                (FactId::db_row_lock_time_fraction, waiting),
+                (FactId::db_row_lock_waits_per_s, 2.5),
+                (FactId::in_flight_mean, 10.0),
+                (FactId::cpu_busy_fraction, 0.05),
+                (FactId::failed_fraction, 0.3),
+            ]
+        };
+        let first = |waiting: f64, message: FactId| {
+            let mut facts = facts(&[&lock(waiting)[..], &[(message, 24.0)]].concat(), &[]);
+            facts.service.as_mut().unwrap().service = "nginx".into();
+            findings(&facts)[0].id.clone()
+        };
+        for (message, place) in [
+            (FactId::nginx_open_files_messages, "open-files-exhausted"),
+            (FactId::nginx_connections_messages, "nginx-connections-exhausted"),
+        ] {
+            assert_eq!([first(9.5, message), first(0.5, message)], ["db-lock-contention", place]);
+        }
+    }
+
+    #[test]
     fn descriptors_come_before_the_places_that_each_takes_one_of() {
         let full = [
             (FactId::open_files_fraction, 0.99),

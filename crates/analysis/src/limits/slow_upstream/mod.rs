@@ -47,6 +47,8 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheSpawnLag,
         LimitId::AcceptQueueOverflow,
         LimitId::LostSyns,
+        LimitId::NginxConnectionsExhausted,
+        LimitId::OpenFilesExhausted,
     ],
     kind: Some(LimitKind::Documents),
     gain: Some(LimitGain::Explained),

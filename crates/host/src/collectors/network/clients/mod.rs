@@ -36,13 +36,15 @@ use crate::os::procfs;
 use crate::os::sockets::netlink::{self, End};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Processes of the service whose descriptors are read at most, should one of them be a client of its own port.
 const SERVICE_PROCESSES_MAX: usize = 512;
 
 /// So many connections are listed in a fraction of a millisecond.
 const FEW: f64 = 500.0;
+/// No longer is the rest after these: a load of a few seconds shall see them at least once, for two thousandths of a core.
+const FEW_REST_MAX: Duration = Duration::from_secs(3);
 
 /// The collector.
 #[derive(Debug, Default)]
@@ -63,8 +65,10 @@ impl Clients {
             return self.read_uploads(port);
         }
         let reading = self.read_all(port, target).unwrap_or_else(Reading::failed);
-        self.rests = rest_after(thread_cpu().saturating_sub(before)).map(|rest| (port, begin + rest));
         self.are_few = reading.value("clients.connections_count").is_some_and(|count| count <= FEW);
+        let longest = if self.are_few { FEW_REST_MAX } else { Duration::MAX };
+        let rest = rest_after(thread_cpu().saturating_sub(before));
+        self.rests = rest.map(|rest| (port, begin + rest.min(longest)));
         reading
     }
 
