@@ -11,6 +11,10 @@ use webdyno_lab::run::outcome::{RoundOutcome, ScenarioOutcome};
 /// A rate that rises by less is noise; of its interval, the lower end.
 const RATE_RATIO_MIN: f64 = 1.08;
 const RATE_LOW_MIN: f64 = 1.02;
+/// One that is three times as high needs no interval: of a server that starts its workers under the load, seconds differ by more than that.
+const RATE_RATIO_CLEAR: f64 = 3.0;
+/// Of fewer answers a second that is chance.
+const RATE_CLEAR_MIN: f64 = 2.0;
 /// Times that fall by less are noise: ratios, and differences in microseconds.
 const P50_RATIO_MIN: f64 = 1.3;
 const P99_RATIO_MIN: f64 = 1.6;
@@ -146,8 +150,9 @@ fn gain(before: &RoundOutcome, after: &RoundOutcome) -> Option<f64> {
         .and_then(|gain| gain.ci95)
         .map(|[low, _]| low);
     let is_first = after.gains.iter().any(|gain| gain.over == before.name);
-    let is_faster =
-        rate >= RATE_RATIO_MIN.ln() && low.filter(|_| is_first).is_none_or(|low| low >= RATE_LOW_MIN);
+    let is_clear = (rate >= RATE_RATIO_CLEAR.ln() && rate_after >= RATE_CLEAR_MIN)
+        || low.filter(|_| is_first).is_none_or(|low| low >= RATE_LOW_MIN);
+    let is_faster = rate >= RATE_RATIO_MIN.ln() && is_clear;
     let are_answered = after.figure("load.failed_fraction").is_none_or(|failed| failed <= FAILED_TIMES_MAX);
     let is_sooner =
         are_answered && p50.0 >= P50_RATIO_MIN && p50.1 >= P50_US_MIN && rate > -RATE_RATIO_MIN.ln();

@@ -2,6 +2,7 @@
 
 use super::*;
 use webdyno_lab::draw::{Seed, draw};
+use webdyno_lab::evidence::GainResult;
 use webdyno_lab::scenario::Group;
 
 /// A server with so many faults, whichever they are.
@@ -94,6 +95,21 @@ fn the_times_of_the_few_that_are_answered_are_nobodys_gain() {
     assert_eq!(first(&rounds), [server.faults[1].id]);
     rounds.rounds[2].figures.insert("load.failed_fraction".into(), Some(0.12));
     assert_eq!(first(&rounds), [server.faults[0].id]);
+}
+
+#[test]
+fn a_rate_that_rises_within_its_load_is_a_gain_where_it_is_far_higher() {
+    let server = server(2);
+    for (without_other, first) in [(35.2, 1), (13.0, 0)] {
+        let mut rounds = outcome(&[(10.0, 998.0), (26.2, 998.0), (without_other, 998.0), (86.0, 400.0)]);
+        // Workers are started under the load: no two seconds have the same rate.
+        let over = rounds.rounds[0].name.clone();
+        let wide =
+            GainResult { metric: "load.rate".into(), over, ci95: Some([0.7, 9.0]), ..GainResult::default() };
+        rounds.rounds[2].name = "without the other".into();
+        rounds.rounds[2].gains.push(wide);
+        assert_eq!(truth(&server, &rounds).unwrap().first, [server.faults[first].id], "{without_other}");
+    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub struct SignResult {
 }
 
 /// A gain, and whether it came.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct GainResult {
     /// The figure or metric.
     pub metric: String,
