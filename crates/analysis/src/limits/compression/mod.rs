@@ -6,7 +6,7 @@
 //!
 //! ## How it is recognised
 //! The cores that the service may use are saturated, or one thread of it has one core to itself (`single-thread-saturated`); the
-//! responses come compressed, at `DeflateCompressionLevel` 7 and above or `gzip_comp_level` 4 and above; and samples of what the
+//! responses come compressed, at `DeflateCompressionLevel` 7 and above (4 where compressing takes 40%) or `gzip_comp_level` 4 and above; and samples of what the
 //! processors do (99 a second, as of `perf record`) show compression for 40% of the service's CPU time and more, or with less confidence for an
 //! eighth; of Apache's mod_deflate with the memory that it takes for each response, which of small ones is most of the cost. Under a
 //! CPU quota that is used up it is named where a lower level gives more than all cores would; of a program of the site that compresses
@@ -15,7 +15,7 @@
 //! are would take, most of it outside of the kernel.
 //!
 //! ## What to do
-//! A lower level: 1 in nginx, 6 (zlib's own) in Apache; responses grow by a few percent, at most by a fifth. Best is to compress
+//! A lower level: 1 in nginx, and in Apache where compressing takes 40% of the CPU time, else 6 (zlib's own); responses grow by a few percent, at most by a fifth. Best is to compress
 //! files once (`gzip_static on`, or `.gz` files beside them), and not to compress what is compressed already (images, archives).
 //!
 //! ## By hand

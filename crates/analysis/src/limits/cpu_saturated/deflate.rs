@@ -13,6 +13,11 @@ use webdyno_model::setting::SettingId;
 pub(crate) const SETTING: &str = "DeflateCompressionLevel";
 /// The level that zlib takes by itself: those above take up to several times as long for a few percent of the size.
 const LEVEL: i64 = 6;
+/// From this share of the service's CPU time on that compressing takes, that is too much as well: the first level takes a third of its
+/// time, those below the fourth hardly more (measured: `limits::compression::expected`).
+const MUCH_MIN: f64 = 0.4;
+const LEVEL_FIRST: i64 = 1;
+const LEVEL_DEAR_MIN: i64 = 4;
 /// The share of the requests whose responses may come compressed.
 const COMPRESSED_MIN: f64 = 0.5;
 /// The share of the work that sending the same files as they are does not explain.
@@ -33,7 +38,7 @@ pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
         format_time(request_us),
         format_time(plain_us)
     );
-    (1.0 - plain_us / request_us >= EXCESS_MIN).then(|| lower(level, why))
+    (1.0 - plain_us / request_us >= EXCESS_MIN).then(|| lower(level, LEVEL, why))
 }
 
 /// The same where samples tell the share of the CPU time that compressing takes, whatever else the server does.
@@ -42,10 +47,9 @@ pub(crate) fn sampled_remedy(facts: &Facts, share: f64) -> Option<Remedy> {
     let first = facts.request_targets.iter().find(|target| target.compressed);
     let may_be = first.is_some() || facts.request_targets.is_empty();
     let level = level_of(facts, first).filter(|_| may_be)?;
-    Some(lower(
-        level,
-        format!("{:.0}% of the service's CPU time compresses, at level {level}", share * 100.0),
-    ))
+    let (to, dear_min) = if share >= MUCH_MIN { (LEVEL_FIRST, LEVEL_DEAR_MIN) } else { (LEVEL, LEVEL + 1) };
+    let why = format!("{:.0}% of the service's CPU time compresses, at level {level}", share * 100.0);
+    (level >= dear_min).then(|| lower(level, to, why))
 }
 
 /// The level at which Apache compresses most responses, if it is a high one.
@@ -53,24 +57,27 @@ fn high_level(facts: &Facts) -> Option<i64> {
     let first = facts.request_targets.iter().find(|target| target.compressed)?;
     let share: f64 =
         facts.request_targets.iter().filter(|target| target.compressed).map(|target| target.share).sum();
-    level_of(facts, Some(first)).filter(|_| share >= COMPRESSED_MIN)
+    level_of(facts, Some(first)).filter(|level| *level > LEVEL && share >= COMPRESSED_MIN)
 }
 
-/// The level for what is asked for, if it is a high one.
+/// The level for what is asked for, if one is set.
 fn level_of(facts: &Facts, target: Option<&RequestTarget>) -> Option<i64> {
     let service = facts.service.as_ref().filter(|_| facts.is_service("apache"))?;
     let level: i64 = effective::of_host(service, SETTING, target)?.parse().ok()?;
     let is_loaded = service.modules.iter().any(|module| module == "deflate_module");
-    (level > LEVEL && is_loaded).then_some(level)
+    is_loaded.then_some(level)
 }
 
-fn lower(level: i64, why: String) -> Remedy {
+fn lower(level: i64, to: i64, why: String) -> Remedy {
     Remedy {
         setting: SettingId::of_service("apache", SETTING),
         from: Some(SettingValue::Integer(level)),
-        to: Some(SettingValue::Integer(LEVEL)),
+        to: Some(SettingValue::Integer(to)),
         class: ApplyClass::Reload,
-        risk: "responses become a few percent larger".into(),
+        risk: match to {
+            LEVEL => "responses become a few percent larger".into(),
+            _ => "responses grow by some 10 to 20%, and so does network traffic".into(),
+        },
         why,
         predicted: None,
         together_with: vec![],
@@ -96,6 +103,18 @@ mod tests {
             sampled_remedy(&facts, 0.6).is_some()
         };
         assert_eq!([Some(true), Some(false), None].map(lowered), [true, false, true]);
+    }
+
+    #[test]
+    fn the_level_goes_as_far_down_as_what_compressing_takes_is_worth() {
+        for (level, share, to) in
+            [(9, 0.6, Some(1)), (6, 0.6, Some(1)), (3, 0.6, None), (9, 0.2, Some(6)), (6, 0.2, None)]
+        {
+            let mut facts = facts(&[], &[("DeflateCompressionLevel", level)]);
+            facts.service.as_mut().unwrap().modules = vec!["deflate_module".into()];
+            let lowered = sampled_remedy(&facts, share).and_then(|remedy| remedy.to);
+            assert_eq!(lowered, to.map(SettingValue::Integer), "{level} at {share}");
+        }
     }
 
     #[test]
