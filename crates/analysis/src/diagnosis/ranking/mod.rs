@@ -1,7 +1,7 @@
 //! The diagnosis: every rule over the facts, ranked; the first finding is the answer.
 
 use crate::diagnosis::forecast;
-use crate::facts::Facts;
+use crate::facts::{FactId, Facts};
 use crate::limits::{self, Limit, LimitId};
 use crate::resources::{concurrency, memory_evidence, setting_source};
 use webdyno_model::diagnosis::Finding;
@@ -67,18 +67,37 @@ fn errors_first(facts: &Facts, ranked: &mut [Finding]) {
 /// A finding that is this sure says why connections are in use for so long.
 const SLOW_SERVER_CONFIDENCE_MIN: f64 = 0.85;
 
-/// Where the generator was at none of its own limits, and only all its connections were in use: what the server takes so long
-/// for is the answer. That more connections would bring more is the second one.
+/// Where the generator's delay is so small a part of the response time, with so little of a core, it spoils the figures of quick
+/// answers and takes no part in what slow ones wait for, if a finding explains so much of that.
+const DELAY_FRACTION_MAX: f64 = 0.01;
+const CLIENT_BUSY_MAX: f64 = 0.3;
+const SLOW_SERVER_EXPLAINS_MIN: f64 = 0.5;
+
+/// Where the generator was at none of its own limits, and only all its connections were in use, or where its delay is nothing beside
+/// the response time: what the server takes so long for is the answer. What the generator lacked is the second one.
 fn slow_server_first(facts: &Facts, ranked: &mut [Finding]) {
-    let is_cap = ranked.first().is_some_and(|first| first.id == LimitId::GeneratorSaturated);
-    if !is_cap || facts.generator_fault.is_some() {
+    let is_first = ranked.first().is_some_and(|first| first.id == LimitId::GeneratorSaturated);
+    let is_fault = facts.generator_fault.is_some();
+    if !is_first || (is_fault && !(facts.generator_is_late && is_delay_small(facts))) {
         return;
     }
-    let proven =
-        |finding: &Finding| !invalidates_run(finding) && finding.confidence >= SLOW_SERVER_CONFIDENCE_MIN;
+    let explains =
+        |finding: &Finding| finding.explains_fraction.is_some_and(|share| share >= SLOW_SERVER_EXPLAINS_MIN);
+    let proven = |finding: &Finding| {
+        !invalidates_run(finding)
+            && finding.confidence >= SLOW_SERVER_CONFIDENCE_MIN
+            && (!is_fault || explains(finding))
+    };
     if let Some(at) = ranked.iter().position(proven) {
         ranked[..=at].rotate_right(1);
     }
+}
+
+fn is_delay_small(facts: &Facts) -> bool {
+    let times = [FactId::service_time_mean_us, FactId::response_time_mean_us].map(|name| facts.value(name));
+    let delay = facts.value(FactId::client_delay_mean_us).zip(times.into_iter().flatten().reduce(f64::min));
+    delay.is_some_and(|(delay_us, response_us)| delay_us <= DELAY_FRACTION_MAX * response_us)
+        && facts.value(FactId::client_cpu_fraction_max_thread).is_some_and(|busy| busy <= CLIENT_BUSY_MAX)
 }
 
 /// Whether the figures of the run cannot be believed by it.
@@ -168,8 +187,7 @@ fn lower_symptom_confidence(found: &mut [Finding]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::FactId;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, with_changes};
 
     const EXHAUSTED: [(FactId, f64); 5] = [
         (FactId::scoreboard_full_fraction, 1.0),
@@ -190,6 +208,28 @@ mod tests {
         facts.generator_fault = Some("it was slow".into());
         let ids: Vec<_> = findings(&facts).into_iter().map(|finding| finding.id).collect();
         assert_eq!(ids, ["generator-saturated", "apache-workers-exhausted"]);
+    }
+
+    #[test]
+    fn a_delay_of_the_generator_that_is_nothing_beside_the_response_time_spoils_quick_answers_only() {
+        for (delay_us, busy, is_late, first) in [
+            (212.0, 0.011, true, "apache-workers-exhausted"),
+            (60_000.0, 0.011, true, "generator-saturated"),
+            (212.0, 0.9, true, "generator-saturated"),
+            (f64::NAN, 0.011, true, "generator-saturated"),
+            // It had no ports left.
+            (212.0, 0.011, false, "generator-saturated"),
+        ] {
+            let measured = [
+                (FactId::response_time_mean_us, 600_000.0),
+                (FactId::in_flight_mean, 450.0),
+                (FactId::client_delay_mean_us, delay_us),
+                (FactId::client_cpu_fraction_max_thread, busy),
+            ];
+            let mut facts = facts(&with_changes(&EXHAUSTED, &measured), &[]);
+            (facts.generator_fault, facts.generator_is_late) = (Some("it was slow".into()), is_late);
+            assert_eq!(findings(&facts)[0].id, first, "{delay_us} {busy} {is_late}");
+        }
     }
 
     #[test]

@@ -5,11 +5,14 @@
 //! machine, or a lock in the program, has no such queue; the first responses of the load show it (`worker_time_first_us`).
 
 use crate::facts::{FactId, Facts};
+use crate::limits::conntrack_full;
 use crate::wording::{format_number, format_time};
 
 /// A queue that is at least this share of the workers holds these; a shorter one is a burst.
 const QUEUE_FRACTION_MIN: f64 = 0.2;
 const QUEUE_MIN: f64 = 3.0;
+/// So many of the workers wait for connections that the machine drops itself.
+const DROPPED_FRACTION_MIN: f64 = 0.5;
 /// It stands there in most of the samples.
 const WAITING_FRACTION_MIN: f64 = 0.5;
 
@@ -20,6 +23,13 @@ pub(crate) fn serialized_wait(facts: &Facts, workers: f64) -> Option<String> {
         return None;
     }
     queue(facts, workers).or_else(|| at_start(facts, workers))
+}
+
+/// Whether workers wait for connections to backends whose packets this machine drops, as its table of connections is full: others
+/// like them would wait as well.
+pub(crate) fn are_connections_dropped(facts: &Facts, workers: f64) -> bool {
+    let connecting: f64 = facts.each(FactId::upstream_connecting_mean).map(|(_, count)| count).sum();
+    conntrack_full::finding::is_full(facts) == Some(true) && connecting >= DROPPED_FRACTION_MIN * workers
 }
 
 /// Connections that wait until another program on this machine takes them.
@@ -78,5 +88,15 @@ mod tests {
         assert!(reported.contains("on something that serves 45 req/s"), "{reported}");
         let pool = [&first[..], &[(FactId::fpm_queue_behind_mean, 30.0)]].concat();
         assert_eq!(super::serialized_wait(&facts(&pool, &[]), 40.0), None, "PHP-FPM has a rule");
+    }
+
+    #[test]
+    fn workers_whose_connections_a_full_table_drops_are_not_too_few() {
+        for (full, connecting, dropped) in [(1.0, 3.3, true), (1.0, 0.4, false), (0.0, 3.3, false)] {
+            let table = [(FactId::conntrack_full_fraction, full)];
+            let app = [(FactId::upstream_connecting_mean, "127.0.0.1:9057", connecting)];
+            let found = super::are_connections_dropped(&facts_of_several(&table, &app), 5.0);
+            assert_eq!(found, dropped, "{full} {connecting}");
+        }
     }
 }

@@ -29,6 +29,7 @@ fn of_front(facts: &Facts) -> Option<Finding> {
         || keepalive_holds_workers::finding::is_proven(facts)
         || apache_async_cap::finding::is_proven(facts)
         || super::backend_wait::serialized_wait(facts, proof.workers).is_some()
+        || super::backend_wait::are_connections_dropped(facts, proof.workers)
     {
         return None;
     }

@@ -11,7 +11,8 @@
 //! allows in at least half of the samples, and the same queue. When memory is short (`memory-exhausted`), when the service
 //! waits for CPU most of the time (`cpu-saturated`), or when the workers wait for a disk or for the log, that is the limit, and
 //! more workers would make it worse. When idle keep-alive connections hold them, that is `keepalive-holds-workers`; when the
-//! event MPM accepts no more connections while threads are idle, `apache-async-cap`. The finding reports the state of the
+//! event MPM accepts no more connections while threads are idle, `apache-async-cap`; when half of them wait for connections to a
+//! backend while the table of tracked connections is full, `conntrack-full`. The finding reports the state of the
 //! workers (`W`, `K`, `R`).
 //!
 //! For an Apache behind another server, such as an application behind nginx or behind another Apache, the queue of its own
@@ -45,7 +46,7 @@ pub const LIMIT: Limit = Limit {
         backend_waiting_fraction, cpu_busy_fraction, ended_per_s,
         fpm_queue_behind_mean, in_flight_mean, offered_rate, pressure_group_cpu_some_fraction,
         processes_at_limit_fraction, rate, rate_ci95_fraction, response_time_mean_us, scoreboard_full_fraction, service_cpu_cores, service_processes_mean,
-        status_unanswered_fraction, worker_memory_sum_bytes, worker_private_mean_bytes, worker_time_first_us,
+        status_unanswered_fraction, upstream_connecting_mean, worker_memory_sum_bytes, worker_private_mean_bytes, worker_time_first_us,
         worker_time_mean_us, workers_busy_mean, workers_keepalive_mean, workers_limit, workers_reading_mean,
         workers_when_full, workers_writing_mean,
     }],

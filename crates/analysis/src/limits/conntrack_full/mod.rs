@@ -40,7 +40,7 @@ pub const LIMIT: Limit = Limit {
         conntrack_entries_max, conntrack_full_fraction, conntrack_full_messages, conntrack_limit,
         lost_syn_connections, lost_syn_fraction, new_connections_peak_per_s, new_connections_per_s, rate,
     }],
-    causes: &[LimitId::LostSyns, LimitId::BackendRefused, LimitId::ApacheWorkersExhausted],
+    causes: &[LimitId::LostSyns],
     ceilings: &[ceiling::ceiling],
     config_checks: &[config_check::smaller_than_port_range],
     kind: Some(LimitKind::Connections),

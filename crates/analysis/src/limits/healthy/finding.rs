@@ -43,6 +43,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         || !is_well_observed(facts)
         || goal_missed
         || hidden_queues::holds_workers_long(facts)
+        || hidden_queues::is_lost_on_the_way(facts)
     {
         return None;
     }
@@ -412,6 +413,17 @@ mod tests {
         ] {
             assert!(is_healthy_when_observed(&with_changes(&held, &[changed])), "{changed:?}");
         }
+    }
+
+    #[test]
+    fn what_is_sent_again_and_again_keeps_clients_waiting_that_nobody_sees() {
+        let sent_again = |share: f64, per_s: f64| {
+            [(FactId::retransmitted_fraction, share), (FactId::retransmits_per_s, per_s)]
+        };
+        for (share, per_s, healthy) in [(0.9, 160.0, false), (0.02, 160.0, true), (0.9, 2.0, true)] {
+            assert_eq!(is_healthy_when_observed(&sent_again(share, per_s)), healthy, "{share} {per_s}");
+        }
+        assert!(is_healthy(&sent_again(0.9, 160.0)), "what our own load waits for is measured");
     }
 
     #[test]

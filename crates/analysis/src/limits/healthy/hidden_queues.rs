@@ -4,6 +4,9 @@ use crate::facts::{FactId, Facts};
 use crate::limits::healthy::response_time::EXCESS_US_MAX;
 use crate::resources::concurrency;
 
+/// Of a good line one segment in a thousand is sent again; where it is one in twenty, clients wait. A few are chance, or for scanners.
+const RETRANSMITTED_FRACTION_MIN: f64 = 0.05;
+const RETRANSMITS_PER_S_MIN: f64 = 5.0;
 /// In front of PHP-FPM: a smaller part of what is in flight is met by chance.
 const QUEUE_FRACTION_MIN: f64 = 0.1;
 /// Where most of what is in flight are statements that do not compute, they wait for a lock, a disk, or each other, if they
@@ -67,6 +70,15 @@ pub(super) fn holds_workers_long(facts: &Facts) -> bool {
     let is_short = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes < ANSWER_BYTES_LONG);
     let is_late = || answers_late(facts) || crate::limits::slow_upstream::finding::check(facts).is_some();
     !facts.loaded && ((is_short && held_us - behind_us > HELD_US_MAX) || is_late())
+}
+
+/// Whether much of what was sent had to be sent again. What our own load waits for it measures itself; of others the clients wait for
+/// what the server thinks is answered.
+pub(super) fn is_lost_on_the_way(facts: &Facts) -> bool {
+    let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
+    !facts.loaded
+        && at_least(FactId::retransmitted_fraction, RETRANSMITTED_FRACTION_MIN)
+        && at_least(FactId::retransmits_per_s, RETRANSMITS_PER_S_MIN)
 }
 
 /// Whether connections on which the last word was the client's wait longer than anybody does gladly, by Little's law; those that

@@ -15,7 +15,7 @@
 //! sent alone and most of a long response time is in no known place, it is half sure. In an open loop (`-r`) at least 95% of the
 //! rate was answered. Samples and load continued to the end, without harm. If the server is only observed, short responses that
 //! hold a worker for more than a second while no backend works are not called healthy, nor connections on which the client spoke
-//! last where by Little's law they wait for more than a second.
+//! last where by Little's law they wait for more than a second, nor one of which every twentieth segment is sent again.
 //!
 //! ## What to do
 //! Nothing. The finding names the nearest limit and the rate at which it is expected. To find where the limit lies, increase
@@ -40,7 +40,7 @@ pub const LIMIT: Limit = Limit {
         pressure_group_cpu_some_fraction, pressure_group_io_full_fraction,
         pressure_group_memory_full_fraction, pressure_io_full_fraction, pressure_memory_full_fraction, rate,
         response_time_alone_us, response_time_drift_ratio, response_time_excess_us, response_time_first_us,
-        response_time_inflation, response_time_mean_us, response_time_p99_us, response_time_slowest_kind_us, saturated_threads_mean, scoreboard_full_fraction,
+        response_time_inflation, response_time_mean_us, response_time_p99_us, response_time_slowest_kind_us, retransmits_per_s, retransmitted_fraction, saturated_threads_mean, scoreboard_full_fraction,
         sending_connections_mean, service_time_mean_us,
         status_unanswered_fraction, usable_busy_fraction,
         usable_cores, users, workers_idle_mean,

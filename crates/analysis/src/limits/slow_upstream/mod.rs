@@ -47,8 +47,6 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheSpawnLag,
         LimitId::AcceptQueueOverflow,
         LimitId::LostSyns,
-        LimitId::NginxConnectionsExhausted,
-        LimitId::OpenFilesExhausted,
     ],
     kind: Some(LimitKind::Documents),
     gain: Some(LimitGain::Explained),

@@ -8,7 +8,8 @@
 //! hundredth. Nothing on the server is at its limit: its own links have room or no rate, workers are free, the accept queue is
 //! empty. From the server alone the round trips of the clients on other machines show it: that of the client in the middle is
 //! as many times as long as the shortest one of the same address, while the CPU is at most 70% busy; with one segment in twenty sent again and most connections sending, also where seconds
-//! differ, half sure. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
+//! differ, half sure. Where one segment in five is sent again, SYNs are lost and round trips long, most of what is sent does not fit: then the few bytes that arrive say
+//! nothing. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
 //! response spends its time elsewhere.
 //!
 //! ## What to do

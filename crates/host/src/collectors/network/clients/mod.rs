@@ -43,8 +43,9 @@ const SERVICE_PROCESSES_MAX: usize = 512;
 
 /// So many connections are listed in a fraction of a millisecond.
 const FEW: f64 = 500.0;
-/// No longer is the rest after these: a load of a few seconds shall see them at least once, for two thousandths of a core.
+/// No longer is the rest after these, for two thousandths of a core: a load of a few seconds shall see them at least once.
 const FEW_REST_MAX: Duration = Duration::from_secs(3);
+const FEW_REST: u32 = 500;
 
 /// The collector.
 #[derive(Debug, Default)]
@@ -66,9 +67,9 @@ impl Clients {
         }
         let reading = self.read_all(port, target).unwrap_or_else(Reading::failed);
         self.are_few = reading.value("clients.connections_count").is_some_and(|count| count <= FEW);
-        let longest = if self.are_few { FEW_REST_MAX } else { Duration::MAX };
-        let rest = rest_after(thread_cpu().saturating_sub(before));
-        self.rests = rest.map(|rest| (port, begin + rest.min(longest)));
+        let took = thread_cpu().saturating_sub(before);
+        let longest = if self.are_few { FEW_REST_MAX.max(took * FEW_REST) } else { Duration::MAX };
+        self.rests = rest_after(took).map(|rest| (port, begin + rest.min(longest)));
         reading
     }
 
