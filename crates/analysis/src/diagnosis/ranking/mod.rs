@@ -93,6 +93,7 @@ fn slow_server_first(facts: &Facts, ranked: &mut [Finding]) {
     }
 }
 
+/// Whether the generator added nothing to speak of to the response time, and had room.
 fn is_delay_small(facts: &Facts) -> bool {
     let times = [FactId::service_time_mean_us, FactId::response_time_mean_us].map(|name| facts.value(name));
     let delay = facts.value(FactId::client_delay_mean_us).zip(times.into_iter().flatten().reduce(f64::min));

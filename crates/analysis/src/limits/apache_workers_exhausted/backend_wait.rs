@@ -89,14 +89,4 @@ mod tests {
         let pool = [&first[..], &[(FactId::fpm_queue_behind_mean, 30.0)]].concat();
         assert_eq!(super::serialized_wait(&facts(&pool, &[]), 40.0), None, "PHP-FPM has a rule");
     }
-
-    #[test]
-    fn workers_whose_connections_a_full_table_drops_are_not_too_few() {
-        for (full, connecting, dropped) in [(1.0, 3.3, true), (1.0, 0.4, false), (0.0, 3.3, false)] {
-            let table = [(FactId::conntrack_full_fraction, full)];
-            let app = [(FactId::upstream_connecting_mean, "127.0.0.1:9057", connecting)];
-            let found = super::are_connections_dropped(&facts_of_several(&table, &app), 5.0);
-            assert_eq!(found, dropped, "{full} {connecting}");
-        }
-    }
 }

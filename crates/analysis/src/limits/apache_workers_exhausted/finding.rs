@@ -93,7 +93,7 @@ fn worker_activity_text(facts: &Facts, behind: Option<f64>) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, of_pool, with_changes};
 
     /// 150 prefork workers of 200 ms, all of them busy, under 450 users.
     pub(crate) const EXHAUSTED: &[(FactId, f64)] = &[
@@ -184,6 +184,16 @@ pub(crate) mod tests {
         let finding = with(&[(FactId::connections_opened_per_s, 0.0)]).unwrap();
         assert_eq!(finding.explains_fraction, Some(0.667));
         assert!(!finding.summary.contains(" each)"), "{}", finding.summary);
+    }
+
+    #[test]
+    fn workers_whose_connections_a_full_table_drops_are_not_too_few() {
+        for (full, connecting, fires) in [(1.0, 100.0, false), (1.0, 12.0, true), (0.0, 100.0, true)] {
+            let values = with_changes(EXHAUSTED, &[(FactId::conntrack_full_fraction, full)]);
+            let mut facts = facts(&values, PREFORK);
+            of_pool(&mut facts, "127.0.0.1:9057", &[(FactId::upstream_connecting_mean, connecting)]);
+            assert_eq!(check(&facts).is_some(), fires, "{full} {connecting}");
+        }
     }
 
     #[test]

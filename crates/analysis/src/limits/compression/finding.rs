@@ -18,7 +18,7 @@ use webdyno_model::setting::SettingId;
 const CONFIDENCE: f64 = 0.85;
 
 /// From this share of the service's CPU time on it is what takes it.
-const SHARE_MIN: f64 = 0.4;
+const SHARE_MIN: f64 = deflate::MUCH_MIN;
 const CONFIDENCE_SAMPLED: f64 = 0.9;
 const LEVEL_HIGH: f64 = 8.0;
 const SAVED_BY_LEVEL: f64 = 0.5;

@@ -15,7 +15,7 @@ pub(crate) const SETTING: &str = "DeflateCompressionLevel";
 const LEVEL: i64 = 6;
 /// From this share of the service's CPU time on that compressing takes, that is too much as well: the first level takes a third of its
 /// time, those below the fourth hardly more (measured: `limits::compression::expected`).
-const MUCH_MIN: f64 = 0.4;
+pub(crate) const MUCH_MIN: f64 = 0.4;
 const LEVEL_FIRST: i64 = 1;
 const LEVEL_DEAR_MIN: i64 = 4;
 /// The share of the requests whose responses may come compressed.

@@ -37,9 +37,9 @@ const RETRANSMITTED_MUCH: f64 = 0.01;
 const RETRANSMITTED_MOSTLY: f64 = 0.05;
 /// So many sent again while SYNs are lost as well and round trips are long: most of what is sent does not fit, and the few bytes that
 /// arrive tell nothing. Where packets are lost for another reason, those that arrive are not late.
-const RETRANSMITTED_FLOOD: f64 = 0.2;
-const RETRANSMITS_FLOOD: f64 = 100.0;
-const LOST_SYNS_FLOOD: f64 = 0.02;
+const RETRANSMITTED_MOST: f64 = 0.2;
+const RETRANSMITS_MOST: f64 = 100.0;
+const LOST_SYNS_MOST: f64 = 0.02;
 /// Fewer of them are chance.
 const RETRANSMITS_MIN: f64 = 10.0;
 /// Responses that take this many times as long as the quickest ones wait for something.
@@ -89,13 +89,13 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     // Requests that are given up all together make seconds differ, and so do segments that are sent again for seconds.
     let uneven = again && waits.is_some() && (on_the_way || overflows(facts));
     let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
-    let is_flood =
-        is_flood(facts) && round_trips.is_some_and(|(mean, min)| mean >= ROUND_TRIP_RATIO_MIN * min);
-    if !is_flood && (bytes < bytes_min || !(flat || uneven) || !slow) {
+    let is_dropped =
+        drops_most(facts) && round_trips.is_some_and(|(mean, min)| mean >= ROUND_TRIP_RATIO_MIN * min);
+    if !is_dropped && (bytes < bytes_min || !(flat || uneven) || !slow) {
         return None;
     }
     let confidence: f64 = match (waits, again) {
-        _ if is_flood => 0.9,
+        _ if is_dropped => 0.9,
         (Some(_), true) => 0.9,
         (Some(_), false) => 0.7,
         (None, _) if connect.is_some() => 0.7,
@@ -106,7 +106,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     // At a rate that is kept the bytes of each second are the same because the requests are.
     let takes_time =
         is_what_takes_time(facts) || ((connect.is_some() || on_the_way) && facts.service.is_some());
-    let is_sure = is_flood || (takes_time && (flat || on_the_way) && keeps_up(facts) != Some(true));
+    let is_sure = is_dropped || (takes_time && (flat || on_the_way) && keeps_up(facts) != Some(true));
     let confidence = if is_sure { confidence } else { confidence.min(CONFIDENCE_UNSEEN) };
     Some(Finding {
         id: LimitId::UpstreamBandwidth.into(),
@@ -195,13 +195,13 @@ fn overflows(facts: &Facts) -> bool {
 }
 
 /// Whether most of what goes to our own clients, and of what comes from them, is dropped on the way.
-fn is_flood(facts: &Facts) -> bool {
+fn drops_most(facts: &Facts) -> bool {
     let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
     facts.loaded
         && facts.service.is_some()
-        && at_least(FactId::retransmitted_fraction, RETRANSMITTED_FLOOD)
-        && at_least(FactId::retransmits, RETRANSMITS_FLOOD)
-        && at_least(FactId::lost_syn_fraction, LOST_SYNS_FLOOD)
+        && at_least(FactId::retransmitted_fraction, RETRANSMITTED_MOST)
+        && at_least(FactId::retransmits, RETRANSMITS_MOST)
+        && at_least(FactId::lost_syn_fraction, LOST_SYNS_MOST)
 }
 
 /// Whether answers are slow on the way: while they arrive, or by what packets wait, of a long answer in each window. Of a server that is
@@ -287,7 +287,7 @@ mod tests {
         (FactId::in_flight_mean, 213.0),
     ];
 
-    const FLOOD: &[(FactId, f64)] = &[
+    const DROPPED: &[(FactId, f64)] = &[
         (FactId::lost_syn_fraction, 0.14),
         (FactId::received_bytes_per_s, 36_000.0),
         (FactId::received_spread_fraction, 0.5),
@@ -303,7 +303,7 @@ mod tests {
             ("no SYN", (FactId::lost_syn_fraction, 0.0), None),
             ("what arrives is not late", (FactId::round_trip_mean_us, 1_800.0), None),
         ] {
-            let values = with_changes(FULL, &with_changes(FLOOD, &[changed]));
+            let values = with_changes(FULL, &with_changes(DROPPED, &[changed]));
             let found = check(&facts_of_several(&values, &LINKS)).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{what}");
         }

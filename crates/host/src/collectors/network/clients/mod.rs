@@ -67,9 +67,8 @@ impl Clients {
         }
         let reading = self.read_all(port, target).unwrap_or_else(Reading::failed);
         self.are_few = reading.value("clients.connections_count").is_some_and(|count| count <= FEW);
-        let took = thread_cpu().saturating_sub(before);
-        let longest = if self.are_few { FEW_REST_MAX.max(took * FEW_REST) } else { Duration::MAX };
-        self.rests = rest_after(took).map(|rest| (port, begin + rest.min(longest)));
+        let rest = rest(thread_cpu().saturating_sub(before), self.are_few);
+        self.rests = rest.map(|rest| (port, begin + rest));
         reading
     }
 
@@ -126,6 +125,12 @@ impl Clients {
         }
         reading
     }
+}
+
+/// For how long nothing is read after a reading that took so long, of few connections or of many.
+fn rest(took: Duration, are_few: bool) -> Option<Duration> {
+    let longest = if are_few { FEW_REST_MAX.max(took * FEW_REST) } else { Duration::MAX };
+    rest_after(took).map(|rest| rest.min(longest))
 }
 
 /// The bytes of a connection that was accepted, and on which a request is not answered.

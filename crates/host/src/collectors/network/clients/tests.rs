@@ -87,3 +87,12 @@ fn without_a_port_or_a_generator_that_lives_there_is_a_reason() {
     assert_eq!(values, [Some(0.0), None, Some(0.0), Some(0.0)]);
     assert!(reading.error.unwrap().contains("/proc/"));
 }
+
+#[test]
+fn few_connections_are_read_within_a_load_of_a_few_seconds_and_dear_readings_stay_rare() {
+    let of = |took_ms, are_few| rest(Duration::from_millis(took_ms), are_few).map(|rest| rest.as_millis());
+    for (took_ms, are_few, rest_ms) in [(0, true, None), (2, true, Some(2_400)), (5, true, Some(3_000))] {
+        assert_eq!(of(took_ms, are_few), rest_ms, "{took_ms} {are_few}");
+    }
+    assert_eq!([of(5, false), of(20, true), of(20, false)], [Some(6_000), Some(10_000), Some(24_000)]);
+}
