@@ -67,7 +67,7 @@ impl Clients {
         }
         let reading = self.read_all(port, target).unwrap_or_else(Reading::failed);
         self.are_few = reading.value("clients.connections_count").is_some_and(|count| count <= FEW);
-        let rest = rest(thread_cpu().saturating_sub(before), self.are_few);
+        let rest = pause_after(thread_cpu().saturating_sub(before), self.are_few);
         self.rests = rest.map(|rest| (port, begin + rest));
         reading
     }
@@ -128,7 +128,7 @@ impl Clients {
 }
 
 /// For how long nothing is read after a reading that took so long, of few connections or of many.
-fn rest(took: Duration, are_few: bool) -> Option<Duration> {
+fn pause_after(took: Duration, are_few: bool) -> Option<Duration> {
     let longest = if are_few { FEW_REST_MAX.max(took * FEW_REST) } else { Duration::MAX };
     rest_after(took).map(|rest| rest.min(longest))
 }
