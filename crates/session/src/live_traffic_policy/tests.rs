@@ -15,6 +15,7 @@ use webdyno_model::number::Number;
 use webdyno_model::purpose::Purpose;
 use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingInForce, SettingValue};
+use webdyno_model::sweep::{KnobValue, SweepPlan};
 use webdyno_model::tune::{Goal, TuneState};
 use webdyno_model::workload::Workload;
 use webdyno_model::{Result, UserError};
@@ -428,5 +429,51 @@ fn the_sum_of_several_rounds_is_measured_afresh() {
         assert_eq!(script.workers == 150, !is_kept, "{:?}", orders(&script));
         let is_told = script.recording().notes.iter().any(|note| note.contains("worse than the original"));
         assert_eq!(is_told, !is_kept);
+    }
+}
+
+/// Three requests before the first load, beside the readings: others sent them, unless a sweep requested its content alone.
+#[test]
+fn lone_requests_of_a_sweep_that_varies_the_load_are_nobody_elses() {
+    let plan = |original: Option<KnobValue>| SweepPlan {
+        knobs: vec![],
+        ranges: vec![],
+        objectives: vec![],
+        workload: workload(),
+        repeat: 1,
+        seed: 42,
+        original: vec![original],
+        study: None,
+    };
+    let reading = |accesses: f64| Sample {
+        source: "apache_status".into(),
+        values: [("apache.accesses_count".to_owned(), Number(accesses))].into(),
+        ..Sample::default()
+    };
+    let load = EventBody::LoadStart {
+        load: 1,
+        purpose: Purpose::Sweep,
+        workload: workload().into(),
+        alone_us: None,
+    };
+    for (what, plan, is_present) in [
+        ("no sweep", None, Some(true)),
+        ("of a setting", Some(plan(Some(KnobValue::Number(20.0)))), Some(true)),
+        ("of the load", Some(plan(None)), None),
+    ] {
+        let start = plan.map(|plan| EventBody::SweepStart { plan: plan.into() });
+        let bodies = start.into_iter().chain([
+            EventBody::Sample { host: None, sample: reading(100.0) },
+            EventBody::Sample { host: None, sample: reading(106.0) },
+            load.clone(),
+        ]);
+        let events = bodies.enumerate().map(|(seq, body)| Event {
+            v: VERSION,
+            seq: seq as u64,
+            t_us: seq as u64 * 1_000_000,
+            body,
+        });
+        let traffic = Recording::of(events.collect()).live_traffic();
+        assert_eq!(traffic.map(|traffic| traffic.present), is_present, "{what}");
     }
 }

@@ -359,8 +359,11 @@ impl Recording {
     pub fn measurement(&self, record: &LoadRecord) -> Measurement {
         let lasted_s = record.intervals.last().map_or(0.0, |last| last.t_s + last.length_us as f64 / 1e6);
         let (end, measured_from_s) = record.end.clone().map_or((None, 0.0), |(end, from)| (Some(end), from));
-        // Nothing of ours but readings comes before the first load, unless something was changed before it.
-        let is_first = self.loads.first().is_some_and(|first| first.load == record.load)
+        // Nothing of ours but readings comes before the first load, unless something was changed before it, or a sweep that varies
+        // the load requested its content alone.
+        let varies_load = self.sweep_plan.as_ref().is_some_and(|plan| plan.original.contains(&None));
+        let is_first = !varies_load
+            && self.loads.first().is_some_and(|first| first.load == record.load)
             && self.first_change_us.is_none_or(|us| us > record.begins_us);
         let quiet_us = self.samples.first().map(|(t_us, _)| *t_us).filter(|_| is_first);
         let quiet_from_s =

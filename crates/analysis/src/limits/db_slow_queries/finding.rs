@@ -31,6 +31,9 @@ const SHARE_MIN: f64 = 0.4;
 const CONFIDENCE_UNSEEN: f64 = 0.5;
 /// Of one that is known to be the site's.
 const CONFIDENCE_SILENT: f64 = 0.6;
+/// Of one that was found to be the site's when most of the load was over.
+const LATE: &str =
+    "how often, was not read: it was seen behind the service only when most of the load was over";
 /// Statements compute if they have at least this much of a core each; others wait for something.
 const COMPUTING_MIN: f64 = 0.5;
 /// Of what the site takes of the CPUs, the database's part where statements wait for a core.
@@ -84,14 +87,24 @@ fn silent(facts: &Facts) -> Option<Finding> {
 /// Where nothing but what it takes of the processors can be seen of a database.
 fn by_program(facts: &Facts) -> Option<Finding> {
     let (program, cores, share) = processors::unseen_database(facts)?;
+    let is_late = processors::late_database(facts).is_some();
+    let (confidence, why, how) = if is_late {
+        (CONFIDENCE_SILENT, LATE, "diagnose again, with a longer load (-d 30s): then its statements are read")
+    } else {
+        (
+            CONFIDENCE_UNSEEN,
+            "for whom, only root can see",
+            "run webdyno as root: it then names the statements that cost most",
+        )
+    };
     Some(Finding {
         id: LimitId::DbSlowQueries.into(),
         summary: format!(
-            "The database uses most of the CPU: {program} {} cores, {:.0}% of what is used. Which statements, and for whom, only root can see.",
+            "The database uses most of the CPU: {program} {} cores, {:.0}% of what is used. Which statements, and {why}.",
             format_number(cores),
             share * 100.0
         ),
-        confidence: CONFIDENCE_UNSEEN,
+        confidence,
         explains_fraction: Some(significant(share, 3)),
         facts: facts
             .cite_of(&[FactId::foreign_program_cpu_cores], program)
@@ -105,7 +118,7 @@ fn by_program(facts: &Facts) -> Option<Finding> {
                 SettingId::of_service("mariadb", "index")
             },
             RISK,
-            "run webdyno as root: it then names the statements that cost most; an index is what most of them lack",
+            format!("{how}; an index is what most of them lack"),
         )],
     })
 }

@@ -40,6 +40,8 @@ const RETRANSMITTED_MOSTLY: f64 = 0.05;
 const RETRANSMITTED_MOST: f64 = 0.2;
 const RETRANSMITS_MOST: f64 = 100.0;
 const LOST_SYNS_MOST: f64 = 0.02;
+/// Of the busy workers, those that wait for the end of a connection whose answer is still sent again.
+const CLOSING_FRACTION_MIN: f64 = 0.3;
 /// Fewer of them are chance.
 const RETRANSMITS_MIN: f64 = 10.0;
 /// Responses that take this many times as long as the quickest ones wait for something.
@@ -60,12 +62,13 @@ const CITED: &[FactId] = &fact_ids! {
     received_bytes_per_s, received_spread_fraction, received_bytes_per_answer, nic_sent_bits_per_s,
     client_round_trip_mean_us, client_round_trip_min_us, nic_sent_spread_fraction, round_trip_mean_us, round_trip_min_us, connect_time_mean_us, response_time_alone_us,
     retransmits, retransmits_per_s, retransmitted_fraction, receiving_fraction, response_time_inflation, sending_connections_mean, in_flight_mean,
-    accept_queue_mean, workers_idle_mean, other_connections_mean, rate,
+    accept_queue_mean, workers_idle_mean, workers_closing_mean, other_connections_mean, rate,
 };
 
 /// Fires when the way to the visitors is full and nothing of the server is.
 pub fn check(facts: &Facts) -> Option<Finding> {
-    if is_server_at_limit(facts) {
+    let holds_workers = holds_workers(facts);
+    if !holds_workers && is_server_at_limit(facts) {
         return None;
     }
     let again = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MIN)
@@ -89,8 +92,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     // Requests that are given up all together make seconds differ, and so do segments that are sent again for seconds.
     let uneven = again && waits.is_some() && (on_the_way || overflows(facts));
     let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
-    let is_dropped =
-        drops_most(facts) && round_trips.is_some_and(|(mean, min)| mean >= ROUND_TRIP_RATIO_MIN * min);
+    let is_late = round_trips.is_some_and(|(mean, min)| mean >= ROUND_TRIP_RATIO_MIN * min);
+    let is_dropped = holds_workers || (drops_most(facts) && is_late);
     if !is_dropped && (bytes < bytes_min || !(flat || uneven) || !slow) {
         return None;
     }
@@ -153,6 +156,9 @@ fn summary(facts: &Facts, bytes: f64, waits: &str, again: bool) -> String {
         .filter(|_| again)
         .map_or(String::new(), |count| format!(" {} retransmits.", format_number(count)));
     let server = match facts.service {
+        Some(_) if holds_workers(facts) => {
+            "and the workers wait until what is dropped on the way was sent again"
+        }
         Some(_) => "while no queue on the server is full",
         None => "and whether the server is at a limit of its own was not observed",
     };
@@ -202,6 +208,19 @@ fn drops_most(facts: &Facts) -> bool {
         && at_least(FactId::retransmitted_fraction, RETRANSMITTED_MOST)
         && at_least(FactId::retransmits, RETRANSMITS_MOST)
         && at_least(FactId::lost_syn_fraction, LOST_SYNS_MOST)
+}
+
+/// Whether the workers are busy because much of what they sent is dropped on the way: a worker that closes a connection waits until the
+/// client has all of it. A point that drops what is too much has no queue, so nothing that arrives is late.
+fn holds_workers(facts: &Facts) -> bool {
+    let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
+    let busy = facts.value(FactId::workers_busy_mean);
+    workers::is_limit_reached(facts)
+        && at_least(FactId::retransmitted_fraction, RETRANSMITTED_MOST)
+        && at_least(FactId::retransmits, RETRANSMITS_MOST)
+        && busy.is_some_and(|busy| at_least(FactId::workers_closing_mean, CLOSING_FRACTION_MIN * busy))
+        && has_idle_processors(facts)
+        && crate::limits::conntrack_full::finding::is_full(facts) != Some(true)
 }
 
 /// Whether answers are slow on the way: while they arrive, or by what packets wait, of a long answer in each window. Of a server that is
@@ -306,6 +325,37 @@ mod tests {
             let values = with_changes(FULL, &with_changes(DROPPED, &[changed]));
             let found = check(&facts_of_several(&values, &LINKS)).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{what}");
+        }
+    }
+
+    #[test]
+    fn workers_that_close_connections_over_a_path_that_drops_are_held_by_it() {
+        const HELD: &[(FactId, f64)] = &[
+            (FactId::round_trip_mean_us, 54_000.0),
+            (FactId::round_trip_min_us, 50_000.0),
+            (FactId::retransmits, 8_900.0),
+            (FactId::retransmitted_fraction, 0.4),
+            (FactId::scoreboard_full_fraction, 1.0),
+            (FactId::workers_when_full, 107.0),
+            (FactId::accept_queue_mean, 66.0),
+            (FactId::workers_busy_mean, 107.0),
+            (FactId::workers_closing_mean, 54.0),
+            (FactId::usable_busy_fraction, 0.16),
+        ];
+        for (what, changed, confidence) in [
+            ("as it is", (FactId::retransmits, 8_900.0), Some(0.9)),
+            ("a good line", (FactId::retransmitted_fraction, 0.02), None),
+            ("programs that work", (FactId::workers_closing_mean, 12.0), None),
+            ("processors are late", (FactId::usable_busy_fraction, 0.9), None),
+            ("a table of connections that is full", (FactId::conntrack_full_fraction, 0.9), None),
+        ] {
+            let values = with_changes(FULL, &with_changes(HELD, &[changed]));
+            let found = check(&facts_of_several(&values, &LINKS));
+            assert_eq!(found.as_ref().map(|finding| finding.confidence), confidence, "{what}");
+            assert!(
+                found
+                    .is_none_or(|finding| finding.summary.contains("the workers wait until what is dropped"))
+            );
         }
     }
 

@@ -9,7 +9,7 @@
 //! empty. From the server alone the round trips of the clients on other machines show it: that of the client in the middle is
 //! as many times as long as the shortest one of the same address, while the CPU is at most 70% busy; with one segment in twenty sent again and most connections sending, also where seconds
 //! differ, half sure. Where one segment in five is sent again, SYNs are lost and round trips long, most of what is sent does not fit: then the few bytes that arrive say
-//! nothing. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
+//! nothing; and where as much is sent again while a third of the busy workers close connections, the workers wait for the path. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
 //! response spends its time elsewhere.
 //!
 //! ## What to do
@@ -35,9 +35,9 @@ pub const LIMIT: Limit = Limit {
         nic_sent_bits_per_s, nic_sent_spread_fraction, rate,
         received_bytes_per_answer, received_bytes_per_s, received_spread_fraction, receiving_fraction,
         response_time_alone_us, response_time_inflation, response_time_mean_us, retransmits, retransmits_per_s, retransmitted_fraction, round_trip_mean_us,
-        round_trip_min_us, sending_connections_mean, usable_busy_fraction, workers_idle_mean,
+        round_trip_min_us, sending_connections_mean, usable_busy_fraction, workers_busy_mean, workers_closing_mean, workers_idle_mean,
     }],
-    causes: &[LimitId::LostSyns, LimitId::SlowClients],
+    causes: &[LimitId::LostSyns, LimitId::SlowClients, LimitId::ApacheWorkersExhausted],
     relieves: &[Resource::Link],
     ends_tuning: true,
     kind: Some(LimitKind::Transfer),

@@ -10,6 +10,8 @@ use webdyno_model::service::ServiceSnapshot;
 
 /// Databases, as the kernel names them.
 pub(crate) const DATABASES: [&str; 3] = ["mariadbd", "mysqld", POSTGRES];
+/// The collector's name for two of them.
+const MARIADB: &str = "mariadb";
 /// That has a process for each connection.
 pub(crate) const POSTGRES: &str = "postgres";
 
@@ -47,11 +49,15 @@ pub fn other_processes(facts: &Facts) -> Option<OtherProcesses> {
     } else {
         value(FactId::generator_cpu_cores)
     };
-    let ours = backend_cores(facts) + value(FactId::agent_cpu_cores) + generator;
+    let late = late_database(facts);
+    let ours = backend_cores(facts)
+        + value(FactId::agent_cpu_cores)
+        + generator
+        + late.map_or(0.0, |(_, cores)| cores);
     let everywhere = facts.value(FactId::foreign_cpu_cores)? - ours - value(FactId::kernel_threads_cpu_cores);
     let mut programs: Vec<(String, f64)> = facts
         .each(FactId::foreign_program_cpu_cores)
-        .filter(|(_, cores)| *cores >= NAMED_CORES_MIN)
+        .filter(|(name, cores)| *cores >= NAMED_CORES_MIN && late.is_none_or(|(late, _)| late != *name))
         .map(|(name, cores)| (name.to_owned(), cores))
         .collect();
     programs.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -113,16 +119,28 @@ pub(crate) fn may_be_own(facts: &Facts, others: &OtherProcesses) -> bool {
     backends::are_unseen(facts.topology.as_ref()) && of_sites >= NAMED_FRACTION_MIN * others.named_cores
 }
 
-/// A database on this machine that takes most of full processors, and whose clients could not be seen: whoever has a site beside it asks
-/// it. Its program, the cores that it takes, and their share.
+/// A database that is known to be behind the service, and of which no reading came in: on full processors it may be found when most of the
+/// load is over. Its program, and the cores that it takes.
+pub(crate) fn late_database(facts: &Facts) -> Option<(&str, f64)> {
+    let is_database = |service: &ServiceSnapshot| {
+        service.service == MARIADB || DATABASES.contains(&backends::program_name(service))
+    };
+    let is_unread = |name: &str| facts.value_of(FactId::backend_cpu_cores, name).is_none();
+    let is_late = backends::named(facts.topology.as_ref()?)
+        .any(|(name, service)| is_database(service) && is_unread(&name));
+    facts.each(FactId::foreign_program_cpu_cores).find(|(name, _)| is_late && DATABASES.contains(name))
+}
+
+/// A database on this machine that takes most of full processors, and whose clients could not be seen, or not in time: whoever has a site
+/// beside it asks it. Its program, the cores that it takes, and their share.
 pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64, f64)> {
     unseen_database_from(facts, MOST_FRACTION_MIN)
 }
 
 /// The same of one that takes at least this share.
 pub(crate) fn unseen_database_from(facts: &Facts, share_min: f64) -> Option<(&str, f64, f64)> {
-    let is_unseen =
-        backends::are_unseen(facts.topology.as_ref()) && facts.value(FactId::db_cpu_cores).is_none();
+    let is_unseen = (backends::are_unseen(facts.topology.as_ref()) || late_database(facts).is_some())
+        && facts.value(FactId::db_cpu_cores).is_none();
     let mut programs = facts.each(FactId::foreign_program_cpu_cores).filter(|_| is_unseen);
     let (program, cores) = programs.find(|(name, _)| DATABASES.contains(name))?;
     let share = share_of_full_processors(facts, cores, BUSY_FRACTION_MIN)?;
@@ -147,6 +165,7 @@ pub(crate) fn silent_database(facts: &Facts) -> Option<(String, &str, f64)> {
 mod tests {
     use super::*;
     use crate::facts::testing::{facts, of_pool, set};
+    use webdyno_model::topology::Topology;
 
     #[test]
     fn what_is_ours_is_not_foreign() {
@@ -191,5 +210,45 @@ mod tests {
         set(&mut seen, FactId::usable_cores, 1.0);
         set(&mut seen, FactId::service_cpu_cores, 0.97);
         assert_eq!(other_processes(&seen).unwrap().cores, 0.0);
+    }
+
+    #[test]
+    fn a_database_that_was_found_late_is_no_other_program() {
+        let topology = |service: &str| Topology {
+            backends: vec![ServiceSnapshot {
+                service: service.into(),
+                pid: 65,
+                ..ServiceSnapshot::default()
+            }],
+            ..Topology::default()
+        };
+        for (what, behind, is_read, findings) in [
+            ("late", "mariadb", false, [true, false]),
+            ("read", "mariadb", true, [false, true]),
+            ("of somebody else", "php_fpm", false, [false, true]),
+        ] {
+            let mut seen = facts(
+                &[
+                    (FactId::usable_busy_fraction, 1.0),
+                    (FactId::usable_cores, 1.0),
+                    (FactId::cores, 1.0),
+                    (FactId::service_cpu_cores, 0.03),
+                    (FactId::foreign_cpu_cores, 0.95),
+                    (FactId::pressure_group_cpu_some_fraction, 1.0),
+                    (FactId::rate, 50.0),
+                ],
+                &[],
+            );
+            of_pool(&mut seen, "mariadbd", &[(FactId::foreign_program_cpu_cores, 0.85)]);
+            if is_read {
+                of_pool(&mut seen, "mariadb", &[(FactId::backend_cpu_cores, 0.05)]);
+            }
+            seen.topology = Some(topology(behind));
+            let slow = crate::limits::db_slow_queries::finding::check(&seen);
+            let foreign = crate::limits::foreign_load::finding::check(&seen);
+            assert_eq!([slow.is_some(), foreign.is_some()], findings, "{what}");
+            let says = "it was seen behind the service only when most of the load was over";
+            assert!(slow.is_none_or(|slow| slow.summary.contains(says) && slow.confidence == 0.6));
+        }
     }
 }

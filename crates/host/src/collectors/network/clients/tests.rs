@@ -90,7 +90,8 @@ fn without_a_port_or_a_generator_that_lives_there_is_a_reason() {
 
 #[test]
 fn few_connections_are_read_within_a_load_of_a_few_seconds_and_dear_readings_stay_rare() {
-    let of = |took_ms, are_few| pause_after(Duration::from_millis(took_ms), are_few).map(|rest| rest.as_millis());
+    let of =
+        |took_ms, are_few| pause_after(Duration::from_millis(took_ms), are_few).map(|rest| rest.as_millis());
     for (took_ms, are_few, rest_ms) in [(0, true, None), (2, true, Some(2_400)), (5, true, Some(3_000))] {
         assert_eq!(of(took_ms, are_few), rest_ms, "{took_ms} {are_few}");
     }
