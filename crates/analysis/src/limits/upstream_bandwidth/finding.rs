@@ -93,12 +93,18 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let uneven = again && waits.is_some() && (on_the_way || overflows(facts));
     let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
     let is_late = round_trips.is_some_and(|(mean, min)| mean >= ROUND_TRIP_RATIO_MIN * min);
-    let is_dropped = holds_workers || (drops_most(facts) && is_late);
+    let is_dropped = holds_workers || (drops_most(facts) && (is_late || !facts.loaded));
     if !is_dropped && (bytes < bytes_min || !(flat || uneven) || !slow) {
         return None;
     }
     let confidence: f64 = match (waits, again) {
-        _ if is_dropped => 0.9,
+        _ if is_dropped => {
+            if holds_workers || is_late {
+                0.9
+            } else {
+                0.7
+            }
+        }
         (Some(_), true) => 0.9,
         (Some(_), false) => 0.7,
         (None, _) if connect.is_some() => 0.7,
@@ -200,11 +206,11 @@ fn overflows(facts: &Facts) -> bool {
         && sent.zip(open).is_some_and(|(sent, open)| sent >= ON_THE_WAY_FRACTION_MIN * open.max(1.0))
 }
 
-/// Whether most of what goes to our own clients, and of what comes from them, is dropped on the way.
+/// Whether most of what goes to the clients is dropped on the way, what opens connections, too: clients on slow lines of their own connect
+/// at once. How late a packet is only our own load tells for sure.
 fn drops_most(facts: &Facts) -> bool {
     let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
-    facts.loaded
-        && facts.service.is_some()
+    facts.service.is_some()
         && at_least(FactId::retransmitted_fraction, RETRANSMITTED_MOST)
         && at_least(FactId::retransmits, RETRANSMITS_MOST)
         && at_least(FactId::lost_syn_fraction, LOST_SYNS_MOST)
@@ -325,6 +331,22 @@ mod tests {
             let values = with_changes(FULL, &with_changes(DROPPED, &[changed]));
             let found = check(&facts_of_several(&values, &LINKS)).map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{what}");
+        }
+        // Watched: nobody's round trips are known, and slow clients lose no SYN.
+        for (lost_syns, confidence) in [(0.08, Some(0.7)), (0.0, None)] {
+            let watched = [
+                (FactId::lost_syn_fraction, lost_syns),
+                (FactId::round_trip_mean_us, f64::NAN),
+                (FactId::received_bytes_per_s, f64::NAN),
+                (FactId::received_spread_fraction, f64::NAN),
+                (FactId::response_time_inflation, f64::NAN),
+            ];
+            let mut links = LINKS;
+            links[1].2 = 0.5;
+            let values = with_changes(&with_changes(FULL, DROPPED), &watched);
+            let mut facts = facts_of_several(&values, &links);
+            facts.loaded = false;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{lost_syns}");
         }
     }
 

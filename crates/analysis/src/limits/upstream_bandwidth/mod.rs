@@ -9,7 +9,8 @@
 //! empty. From the server alone the round trips of the clients on other machines show it: that of the client in the middle is
 //! as many times as long as the shortest one of the same address, while the CPU is at most 70% busy; with one segment in twenty sent again and most connections sending, also where seconds
 //! differ, half sure. Where one segment in five is sent again, SYNs are lost and round trips long, most of what is sent does not fit: then the few bytes that arrive say
-//! nothing; and where as much is sent again while a third of the busy workers close connections, the workers wait for the path. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
+//! nothing; and where as much is sent again while a third of the busy workers close connections, the workers wait for the path. Of a server
+//! that is watched the lost SYNs tell it without round trips: clients on slow lines of their own lose none. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
 //! response spends its time elsewhere.
 //!
 //! ## What to do
