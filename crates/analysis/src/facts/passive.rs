@@ -37,6 +37,8 @@ const COUNTS: [(&str, &str); 3] = [
 const LOG_SHARE_MIN: f64 = 0.9;
 /// With more requests per connection than this, connections are kept, and may be idle: they are no requests in flight.
 const KEPT_SHARE_MAX: f64 = 1.25;
+/// Where so many are idle, they are kept however many are opened: the kernel counts those to a backend on this machine, too.
+const IDLE_FRACTION_MIN: f64 = 0.25;
 
 fact_table! {
     "bytes": answer_bytes_mean;
@@ -105,11 +107,13 @@ impl FactBuilder<'_> {
         // A connection that is used once is a request.
         let once =
             per_s.zip(opened).is_some_and(|(per_s, opened)| per_s > 1.0 && per_s <= KEPT_SHARE_MAX * opened);
-        let used_once = self.series.mean(CONNECTIONS).filter(|_| once).map(|mean| (mean, CONNECTIONS));
         // nginx counts who asks for the count; of connections those have a request that are not idle.
         let writing = self.series.mean(NGINX_WRITING).map(|count| ((count - 1.0).max(0.0), NGINX_WRITING));
         let idle = self.facts.get(&FactId::idle_connections_mean).map(|fact| fact.value);
-        let asked = self.series.mean(CONNECTIONS).zip(idle);
+        let all = self.series.mean(CONNECTIONS);
+        let asked = all.zip(idle);
+        let are_kept = asked.is_some_and(|(all, idle)| idle >= IDLE_FRACTION_MIN * all.max(1.0));
+        let used_once = all.filter(|_| once && !are_kept).map(|mean| (mean, CONNECTIONS));
         let asked = asked.map(|(all, idle)| ((all - idle).max(0.0), CONNECTIONS));
         if let Some((in_server, metric)) = reported.or(used_once).or(writing).or(asked) {
             self.add_observed(FactId::in_flight_mean, Some(in_server), (metric, Derivation::Mean));
@@ -291,6 +295,11 @@ mod tests {
             let service_us = in_flight.map(|_| 250_000.0);
             assert_eq!(outside.value(FactId::service_time_mean_us), service_us, "{opened}");
         }
+        // Of a backend on the same machine each request opens one, too.
+        let idle = ("clients.idle_count", 20.0);
+        let kept = watched(&[(super::LOG, 100.0), (super::OPENS, 100.0)], &[queue, connections, idle]);
+        assert_eq!(kept.value(FactId::in_flight_mean), Some(10.0));
+        assert_eq!(kept.value(FactId::service_time_mean_us), None);
         let counts = [("nginx.requests_count", 100.0)];
         const IDLE: (&str, f64) = ("clients.idle_count", 22.0);
         let owed = |count| ("clients.owed_count", count);
