@@ -104,15 +104,16 @@ impl FactBuilder<'_> {
         self.derive(FactId::conntrack_drops_per_s, &format!("{prefix}.drop_count"), Derivation::Rate(1.0));
     }
 
-    /// Of the segments that were sent, the share that had to be sent again; and how much what an interface sends differs from
-    /// one second to the other.
+    /// Of the segments that were sent, the share that had to be sent again. What opens connections is not among them: a SYN whose answer
+    /// is dropped by a full queue of this machine is answered again, too (RFC 6298, 2.4; `TCPSynRetrans` counts both kinds).
     pub(super) fn retransmissions(&mut self) {
         let again = self
             .series
             .increase("tcp.TcpRetransSegs.count")
             .or(self.series.increase("sockets.retransmits_count"));
         let sent = self.series.increase("tcp.TcpOutSegs.count").filter(|(sent, _)| *sent > 0.0);
-        let share = again.zip(sent).map(|((again, _), (sent, _))| again / sent);
+        let syns = self.series.increase("tcp.TcpExtTCPSynRetrans.count").map_or(0.0, |(syns, _)| syns);
+        let share = again.zip(sent).map(|((again, _), (sent, _))| (again - syns).max(0.0) / sent);
         self.add_from(FactId::retransmitted_fraction, share, ("tcp.TcpOutSegs.count", Derivation::Rate(1.0)));
     }
 

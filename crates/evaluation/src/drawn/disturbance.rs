@@ -45,7 +45,11 @@ mod tests {
             let sample = Sample { source: "cpu".into(), values: values.collect(), ..Sample::default() };
             TimedSample { t_s, sample }
         };
-        Measurement { samples: vec![at(0.0, 0.0), at(10.0, 1.0)], measured_to_s: 10.0, ..Measurement::default() }
+        Measurement {
+            samples: vec![at(0.0, 0.0), at(10.0, 1.0)],
+            measured_to_s: 10.0,
+            ..Measurement::default()
+        }
     }
 
     #[test]

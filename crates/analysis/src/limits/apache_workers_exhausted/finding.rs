@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::limits::{apache_async_cap, keepalive_holds_workers};
+use crate::limits::{apache_async_cap, keepalive_holds_workers, upstream_bandwidth};
 use crate::resources::time_breakdown::{accept_queue_wait_us, noticed_queue};
 use crate::resources::{concurrency, php_functions, processors, worker_waits, workers};
 use crate::wording::{format_number, format_time};
@@ -48,6 +48,8 @@ fn of_front(facts: &Facts) -> Option<Finding> {
     let most = match behind {
         Some(_) => CONFIDENCE_IN_FRONT,
         None if processors::cpu_shortage(facts).is_some() => CONFIDENCE_DOUBTFUL,
+        // More workers would wait for the same path.
+        None if upstream_bandwidth::finding::holds_workers(facts) => CONFIDENCE_DOUBTFUL,
         None => 1.0,
     };
     Some(Finding {

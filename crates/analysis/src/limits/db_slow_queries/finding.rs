@@ -89,7 +89,11 @@ fn by_program(facts: &Facts) -> Option<Finding> {
     let (program, cores, share) = processors::unseen_database(facts)?;
     let is_late = processors::late_database(facts).is_some();
     let (confidence, why, how) = if is_late {
-        (CONFIDENCE_SILENT, LATE, "diagnose again, with a longer load (-d 30s): then its statements are read")
+        (
+            CONFIDENCE_SILENT,
+            LATE,
+            "diagnose again, for longer: then its statements are read, if it is MariaDB and lets webdyno in",
+        )
     } else {
         (
             CONFIDENCE_UNSEEN,

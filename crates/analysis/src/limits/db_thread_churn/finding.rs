@@ -55,10 +55,14 @@ fn without_status(facts: &Facts) -> Option<Finding> {
     cited.extend(facts.cite(&fact_ids! {
         forks_per_s, worker_processes_started_per_s, cpu_busy_fraction, usable_busy_fraction, cores, rate,
     }));
+    let (confirmed_by, how) = match processors::late_database(facts) {
+        Some(_) => ("It was found too late to count them.", "diagnose again, for longer"),
+        None => ("Only root can confirm it.", "run webdyno as root"),
+    };
     Some(Finding {
         id: LimitId::DbThreadChurn.into(),
         summary: format!(
-            "The machine starts {} threads and processes/s besides the server's own workers, and {program} uses {} cores: it probably creates a thread for each connection, about {:.0}% of CPU time used. Only root can confirm it.",
+            "The machine starts {} threads and processes/s besides the server's own workers, and {program} uses {} cores: it probably creates a thread for each connection, about {:.0}% of CPU time used. {confirmed_by}",
             format_number(begun_per_s),
             format_number(cores),
             share * 100.0
@@ -69,7 +73,9 @@ fn without_status(facts: &Facts) -> Option<Finding> {
         remedies: vec![manual(
             SettingId::of_service("mariadb", "thread_cache_size"),
             RISK,
-            "run webdyno as root: it then counts the threads that the database creates; 256 of them in its cache are MariaDB's own default",
+            format!(
+                "{how}: it then counts the threads that the database creates; 256 of them in its cache are MariaDB's own default"
+            ),
         )],
     })
 }

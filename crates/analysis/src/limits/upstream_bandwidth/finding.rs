@@ -94,16 +94,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
     let is_late = round_trips.is_some_and(|(mean, min)| mean >= ROUND_TRIP_RATIO_MIN * min);
     let is_dropped = holds_workers || (drops_most(facts) && (is_late || !facts.loaded));
-    if !is_dropped && (bytes < bytes_min || !(flat || uneven) || !slow) {
+    let is_quiet = !facts.loaded && bytes < BYTES_PER_S_MIN;
+    if is_quiet || (!is_dropped && (bytes < bytes_min || !(flat || uneven) || !slow)) {
         return None;
     }
     let confidence: f64 = match (waits, again) {
+        // Workers that wait for clients which have gone look the same: those lose no SYN.
         _ if is_dropped => {
-            if holds_workers || is_late {
-                0.9
-            } else {
-                0.7
-            }
+            let is_sure = if holds_workers { loses_syns(facts) } else { is_late };
+            if is_sure { 0.9 } else { 0.7 }
         }
         (Some(_), true) => 0.9,
         (Some(_), false) => 0.7,
@@ -213,12 +212,17 @@ fn drops_most(facts: &Facts) -> bool {
     facts.service.is_some()
         && at_least(FactId::retransmitted_fraction, RETRANSMITTED_MOST)
         && at_least(FactId::retransmits, RETRANSMITS_MOST)
-        && at_least(FactId::lost_syn_fraction, LOST_SYNS_MOST)
+        && loses_syns(facts)
+}
+
+/// Whether SYNs are lost as well.
+fn loses_syns(facts: &Facts) -> bool {
+    facts.value(FactId::lost_syn_fraction).is_some_and(|share| share >= LOST_SYNS_MOST)
 }
 
 /// Whether the workers are busy because much of what they sent is dropped on the way: a worker that closes a connection waits until the
 /// client has all of it. A point that drops what is too much has no queue, so nothing that arrives is late.
-fn holds_workers(facts: &Facts) -> bool {
+pub(crate) fn holds_workers(facts: &Facts) -> bool {
     let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
     let busy = facts.value(FactId::workers_busy_mean);
     workers::is_limit_reached(facts)
@@ -226,6 +230,7 @@ fn holds_workers(facts: &Facts) -> bool {
         && at_least(FactId::retransmits, RETRANSMITS_MOST)
         && busy.is_some_and(|busy| at_least(FactId::workers_closing_mean, CLOSING_FRACTION_MIN * busy))
         && has_idle_processors(facts)
+        && !is_path_here_full(facts)
         && crate::limits::conntrack_full::finding::is_full(facts) != Some(true)
 }
 
@@ -244,11 +249,16 @@ fn is_what_takes_time(facts: &Facts) -> bool {
 
 /// Whether something of the server itself is known to make answers wait.
 fn is_server_at_limit(facts: &Facts) -> bool {
-    network_saturated::finding::fullest_link(facts).is_some()
+    is_path_here_full(facts)
         || noticed_queue(facts).is_some()
         || workers::is_limit_reached(facts)
-        || facts.value(FactId::listen_drops_per_s).is_some_and(|drops| drops >= 1.0)
         || crate::limits::conntrack_full::finding::is_full(facts) == Some(true)
+}
+
+/// Whether what is dropped is dropped here: a link of the server is full, or its queue of connections.
+fn is_path_here_full(facts: &Facts) -> bool {
+    network_saturated::finding::fullest_link(facts).is_some()
+        || facts.value(FactId::listen_drops_per_s).is_some_and(|drops| drops >= 1.0)
 }
 
 /// Of the interface that sends most: bytes a second, and how much they differ from one second to the other.
@@ -365,7 +375,9 @@ mod tests {
             (FactId::usable_busy_fraction, 0.16),
         ];
         for (what, changed, confidence) in [
-            ("as it is", (FactId::retransmits, 8_900.0), Some(0.9)),
+            ("as it is", (FactId::retransmits, 8_900.0), Some(0.7)),
+            ("SYNs are lost as well", (FactId::lost_syn_fraction, 0.04), Some(0.9)),
+            ("the server's own queue drops", (FactId::listen_drops_per_s, 20.0), None),
             ("a good line", (FactId::retransmitted_fraction, 0.02), None),
             ("programs that work", (FactId::workers_closing_mean, 12.0), None),
             ("processors are late", (FactId::usable_busy_fraction, 0.9), None),

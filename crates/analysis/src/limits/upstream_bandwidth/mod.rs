@@ -38,7 +38,7 @@ pub const LIMIT: Limit = Limit {
         response_time_alone_us, response_time_inflation, response_time_mean_us, retransmits, retransmits_per_s, retransmitted_fraction, round_trip_mean_us,
         round_trip_min_us, sending_connections_mean, usable_busy_fraction, workers_busy_mean, workers_closing_mean, workers_idle_mean,
     }],
-    causes: &[LimitId::LostSyns, LimitId::SlowClients, LimitId::ApacheWorkersExhausted],
+    causes: &[LimitId::LostSyns, LimitId::SlowClients],
     relieves: &[Resource::Link],
     ends_tuning: true,
     kind: Some(LimitKind::Transfer),

@@ -10,6 +10,8 @@ use webdyno_model::service::ServiceSnapshot;
 
 /// Databases, as the kernel names them.
 pub(crate) const DATABASES: [&str; 3] = ["mariadbd", "mysqld", POSTGRES];
+/// Programs behind the service whose processor time is read.
+const READ_MAX: usize = 8;
 /// The collector's name for two of them.
 const MARIADB: &str = "mariadb";
 /// That has a process for each connection.
@@ -90,6 +92,7 @@ pub fn users(facts: &Facts) -> String {
     let backend =
         |name: &str| if name == "unknown" { "the application server".to_owned() } else { name.to_owned() };
     all.extend(facts.each(FactId::backend_cpu_cores).map(|(name, cores)| (backend(name), cores)));
+    all.extend(late_database(facts).map(|(program, cores)| (program.to_owned(), cores)));
     all.extend(one(FactId::client_cpu_cores, "the load generator"));
     all.retain(|(_, cores)| worth_telling(cores));
     if let Some(foreign) = other_processes(facts).filter(|foreign| worth_telling(&foreign.cores)) {
@@ -122,13 +125,21 @@ pub(crate) fn may_be_own(facts: &Facts, others: &OtherProcesses) -> bool {
 /// A database that is known to be behind the service, and of which no reading came in: on full processors it may be found when most of the
 /// load is over. Its program, and the cores that it takes.
 pub(crate) fn late_database(facts: &Facts) -> Option<(&str, f64)> {
-    let is_database = |service: &ServiceSnapshot| {
-        service.service == MARIADB || DATABASES.contains(&backends::program_name(service))
-    };
+    let topology = facts.topology.as_ref()?;
+    // Of more than are read nobody knows which ones those are.
+    if facts.value(FactId::db_cpu_cores).is_some() || topology.backends.len() > READ_MAX {
+        return None;
+    }
     let is_unread = |name: &str| facts.value_of(FactId::backend_cpu_cores, name).is_none();
-    let is_late = backends::named(facts.topology.as_ref()?)
-        .any(|(name, service)| is_database(service) && is_unread(&name));
-    facts.each(FactId::foreign_program_cpu_cores).find(|(name, _)| is_late && DATABASES.contains(name))
+    let late: Vec<&str> = backends::named(topology)
+        .filter(|(name, _)| is_unread(name))
+        .map(|(_, service)| backends::program_name(service))
+        .collect();
+    let is_late = |program: &str| {
+        DATABASES.contains(&program)
+            && late.iter().any(|late| *late == program || (*late == MARIADB && program != POSTGRES))
+    };
+    facts.each(FactId::foreign_program_cpu_cores).find(|(program, _)| is_late(program))
 }
 
 /// A database on this machine that takes most of full processors, and whose clients could not be seen, or not in time: whoever has a site
@@ -139,8 +150,9 @@ pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64, f64)> {
 
 /// The same of one that takes at least this share.
 pub(crate) fn unseen_database_from(facts: &Facts, share_min: f64) -> Option<(&str, f64, f64)> {
-    let is_unseen = (backends::are_unseen(facts.topology.as_ref()) || late_database(facts).is_some())
-        && facts.value(FactId::db_cpu_cores).is_none();
+    let are_unseen =
+        || backends::are_unseen(facts.topology.as_ref()) && facts.value(FactId::db_cpu_cores).is_none();
+    let is_unseen = late_database(facts).is_some() || are_unseen();
     let mut programs = facts.each(FactId::foreign_program_cpu_cores).filter(|_| is_unseen);
     let (program, cores) = programs.find(|(name, _)| DATABASES.contains(name))?;
     let share = share_of_full_processors(facts, cores, BUSY_FRACTION_MIN)?;
@@ -226,6 +238,7 @@ mod tests {
             ("late", "mariadb", false, [true, false]),
             ("read", "mariadb", true, [false, true]),
             ("of somebody else", "php_fpm", false, [false, true]),
+            ("another one is the site's", "postgres", false, [false, true]),
         ] {
             let mut seen = facts(
                 &[
@@ -249,6 +262,7 @@ mod tests {
             assert_eq!([slow.is_some(), foreign.is_some()], findings, "{what}");
             let says = "it was seen behind the service only when most of the load was over";
             assert!(slow.is_none_or(|slow| slow.summary.contains(says) && slow.confidence == 0.6));
+            assert_eq!(users(&seen).contains("mariadbd 0.85, "), !is_read && behind == "mariadb", "{what}");
         }
     }
 }
