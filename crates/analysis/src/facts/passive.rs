@@ -258,6 +258,16 @@ mod tests {
     }
 
     #[test]
+    fn what_opens_connections_is_no_data_that_is_sent_again() {
+        let sent = [("tcp.TcpOutSegs.count", 100.0), ("tcp.TcpRetransSegs.count", 30.0)];
+        for (syns, share) in [(None, 0.3), (Some(10.0), 0.2), (Some(31.0), 0.0)] {
+            let syns = syns.map(|per_s| ("tcp.TcpExtTCPSynRetrans.count", per_s));
+            let facts = watched(&sent.into_iter().chain(syns).collect::<Vec<_>>(), &[]);
+            assert_eq!(facts.value(FactId::retransmitted_fraction), Some(share), "{syns:?}");
+        }
+    }
+
+    #[test]
     fn answers_are_as_the_log_tells_them_else_as_the_service_does() {
         let (accesses, writing) = (("apache.accesses_count", 100.0), (super::WRITING, 11.0));
         let own = (super::APACHE_BYTES, 200_000.0);
