@@ -140,6 +140,19 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn workers_that_a_path_holds_leave_a_doubt() {
+        let held = [
+            (FactId::cpu_busy_fraction, 0.16),
+            (FactId::workers_busy_mean, 150.0),
+            (FactId::workers_closing_mean, 75.0),
+            (FactId::retransmits, 8_900.0),
+            (FactId::retransmitted_fraction, 0.4),
+        ];
+        assert_eq!(with(&held).unwrap().confidence, 0.5);
+        assert_eq!(with(&held[..3]).unwrap().confidence, 0.95, "nothing is sent again");
+    }
+
+    #[test]
     fn without_a_status_page_the_processes_tell() {
         let outside = [
             (FactId::scoreboard_full_fraction, f64::NAN),

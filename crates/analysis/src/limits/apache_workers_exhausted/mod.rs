@@ -12,8 +12,9 @@
 //! waits for CPU most of the time (`cpu-saturated`), or when the workers wait for a disk or for the log, that is the limit, and
 //! more workers would make it worse. When idle keep-alive connections hold them, that is `keepalive-holds-workers`; when the
 //! event MPM accepts no more connections while threads are idle, `apache-async-cap`; when half of them wait for connections to a
-//! backend while the table of tracked connections is full, `conntrack-full`. The finding reports the state of the
-//! workers (`W`, `K`, `R`).
+//! backend while the table of tracked connections is full, `conntrack-full`; when a third of them
+//! close connections while one segment in five is sent again, `upstream-bandwidth` comes first. The finding reports the state of
+//! the workers (`W`, `K`, `R`).
 //!
 //! For an Apache behind another server, such as an application behind nginx or behind another Apache, the queue of its own
 //! socket is the evidence: connections wait there in most samples, and only free workers would accept them.

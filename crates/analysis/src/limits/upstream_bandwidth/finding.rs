@@ -208,11 +208,14 @@ fn overflows(facts: &Facts) -> bool {
 /// Whether most of what goes to the clients is dropped on the way, what opens connections, too: clients on slow lines of their own connect
 /// at once. How late a packet is only our own load tells for sure.
 fn drops_most(facts: &Facts) -> bool {
+    facts.service.is_some() && loses_data(facts) && loses_syns(facts)
+}
+
+/// Whether so much of what is sent is sent again that hardly another reason is left.
+fn loses_data(facts: &Facts) -> bool {
     let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
-    facts.service.is_some()
-        && at_least(FactId::retransmitted_fraction, RETRANSMITTED_MOST)
+    at_least(FactId::retransmitted_fraction, RETRANSMITTED_MOST)
         && at_least(FactId::retransmits, RETRANSMITS_MOST)
-        && loses_syns(facts)
 }
 
 /// Whether SYNs are lost as well.
@@ -223,12 +226,10 @@ fn loses_syns(facts: &Facts) -> bool {
 /// Whether the workers are busy because much of what they sent is dropped on the way: a worker that closes a connection waits until the
 /// client has all of it. A point that drops what is too much has no queue, so nothing that arrives is late.
 pub(crate) fn holds_workers(facts: &Facts) -> bool {
-    let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
-    let busy = facts.value(FactId::workers_busy_mean);
+    let closing = facts.value(FactId::workers_closing_mean).zip(facts.value(FactId::workers_busy_mean));
     workers::is_limit_reached(facts)
-        && at_least(FactId::retransmitted_fraction, RETRANSMITTED_MOST)
-        && at_least(FactId::retransmits, RETRANSMITS_MOST)
-        && busy.is_some_and(|busy| at_least(FactId::workers_closing_mean, CLOSING_FRACTION_MIN * busy))
+        && loses_data(facts)
+        && closing.is_some_and(|(closing, busy)| closing >= CLOSING_FRACTION_MIN * busy)
         && has_idle_processors(facts)
         && !is_path_here_full(facts)
         && crate::limits::conntrack_full::finding::is_full(facts) != Some(true)
