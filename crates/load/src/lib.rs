@@ -23,6 +23,7 @@ pub mod workload;
 
 pub use crate::engine::control::Control;
 pub use crate::engine::run::{run, run_at};
+pub use crate::io::clock::monotonic_ns;
 pub use crate::io::descriptors::connections_allowed;
 pub use crate::plan::probe::{Probe, measure_alone, probe, repeated_answers};
 pub use crate::plan::{Destination, Prepared, USER_AGENT, check_url, prepare, prepare_share};

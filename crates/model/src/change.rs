@@ -4,6 +4,7 @@ use crate::service::SettingValue;
 use crate::setting::SettingId;
 use crate::{Result, UserError};
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// How a change takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,6 +40,14 @@ pub struct SettingChange {
     pub setting: SettingId,
     /// The wanted value.
     pub to: SettingValue,
+}
+
+impl SettingChange {
+    /// The change as plans show it: from the value in force, written in this file.
+    pub fn planned(&self, from: Option<SettingValue>, file: impl AsRef<Path>, class: ApplyClass) -> Change {
+        let file = file.as_ref().to_string_lossy().into_owned();
+        Change { setting: self.setting.clone(), from, to: self.to.clone(), file, class, server: None }
+    }
 }
 
 /// One changed setting, as plans and reports show it.

@@ -94,6 +94,13 @@ pub struct MissingSignal {
     pub how_to_enable: String,
 }
 
+impl MissingSignal {
+    /// A signal that could not be read, why, and what helps.
+    pub fn new(signal: impl Into<String>, why: impl Into<String>, how_to_enable: impl Into<String>) -> Self {
+        Self { signal: signal.into(), why: why.into(), how_to_enable: how_to_enable.into() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

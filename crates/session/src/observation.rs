@@ -258,11 +258,7 @@ impl FactSource<'_> {
         if let Some(lack) = missing::missing_reason(self.missing, &info.name, &metric.name) {
             return lack.clone();
         }
-        let lack = |why: String, how: &str| MissingSignal {
-            signal: metric.name.clone(),
-            why,
-            how_to_enable: how.into(),
-        };
+        let lack = |why: String, how: &str| MissingSignal::new(&metric.name, why, how);
         if let Some(absent) = absent_program(&info.name, self.topology) {
             return lack(absent, WHEN_THERE);
         }

@@ -179,20 +179,13 @@ mod tests {
 
     #[test]
     fn each_second_is_shown_once_and_what_is_missing_once() {
-        let lack = || {
-            Some(vec![MissingSignal {
-                signal: "mod_status".into(),
-                why: "off".into(),
-                how_to_enable: "on".into(),
-            }])
-        };
+        let lack = || Some(vec![MissingSignal::new("mod_status", "off", "on")]);
         let mut displayed = ObserveView::default();
         assert_eq!(
             displayed.render_event(&sample(100, &[(QUEUE, 3.0)], lack())),
             "missing: mod_status: off (on)\n"
         );
-        let none =
-            MissingSignal { signal: "x".into(), why: "none".into(), how_to_enable: "nothing: none".into() };
+        let none = MissingSignal::new("x", "none", "nothing: none");
         assert_eq!(displayed.render_event(&sample(150, &[], Some(vec![none]))), "");
         assert_eq!(displayed.render_event(&sample(2_100, &[("apache.workers_busy_count", 7.0)], None)), "");
         let line = displayed.render_event(&sample(1_000_100, &[(QUEUE, 4.0)], lack()));

@@ -8,7 +8,7 @@ use webdyno_model::run::RunReport;
 
 fact_table! {
     "requests": answered_in_flight_mean, given_up_in_flight_mean;
-    "us": connect_time_p99_us, round_trip_mean_us, round_trip_p90_us;
+    "us": connect_time_p99_us, round_trip_mean_us;
     "connections": lost_syn_connections;
     "fraction": lost_syn_fraction, connecting_fraction, received_spread_fraction, receiving_fraction;
     "connections/s": connection_attempts_per_s;
@@ -40,7 +40,6 @@ impl FactBuilder<'_> {
             (FactId::received_spread_fraction, relative_deviation(measurement)),
             (FactId::receiving_fraction, receiving(run)),
             (FactId::round_trip_mean_us, run.round_trip_us.mean),
-            (FactId::round_trip_p90_us, run.round_trip_us.p90.map(|us| us as f64)),
             (FactId::round_trip_min_us, run.tcp.round_trip_min_us.map(|us| us as f64)),
         ];
         for (name, value) in facts {

@@ -8,7 +8,6 @@ fact_table! {
     (db_cpu_cores, "cores", "process.mariadb.cpu_s", Derivation::Rate(1.0)),
     (db_connections_limit, "connections", "mariadb.connections_limit_count", Derivation::Latest),
     (db_connections_used_max, "connections", "mariadb.connections_used_max_count", Derivation::Latest),
-    (db_connections_mean, "connections", "mariadb.threads_connected_count", Derivation::Mean),
     (db_connections_max, "connections", "mariadb.threads_connected_count", Derivation::Max),
     (db_clients_max, "connections", "mariadb.clients_count", Derivation::Max),
     (db_connections_per_s, "connections/s", "mariadb.connections_attempted_count", Derivation::Rate(1.0)),
@@ -47,7 +46,6 @@ fact_table! {
     (db_cache_limit_bytes, "bytes", "mariadb.buffer_pool_limit_bytes", Derivation::Latest),
     (db_statement_running_mean, "statements", "mariadb.*.time_us", Derivation::Rate(1e-6)),
     (db_statement_rows_per_s, "rows/s", "mariadb.*.rows_examined_count", Derivation::Rate(1.0)),
-    (db_statement_lock_wait_mean, "statements", "mariadb.*.lock_time_us", Derivation::Rate(1e-6)),
     (db_statement_per_s, "statements/s", "mariadb.*.executions_count", Derivation::Rate(1.0)),
     "bytes": db_connection_memory_bytes;
     "pages": db_cache_filled;

@@ -8,14 +8,11 @@ fact_table! {
     (error_log_bytes_per_s, "bytes/s", "apache_log.written_bytes", Derivation::Rate(1.0)),
     (error_log_lines_per_s, "lines/s", "apache_log.lines_count", Derivation::Rate(1.0)),
     (access_log_bytes_per_s, "bytes/s", "access_log.written_bytes", Derivation::Rate(1.0)),
-    (access_log_requests_per_s, "requests/s", "access_log.requests_count", Derivation::Rate(1.0)),
     (look_ups_mean, "lookups", "sockets.look_ups_count", Derivation::Mean),
     (service_cores_limit, "cores", "cgroup.cores_count", Derivation::Latest),
-    (service_group_cpu_cores, "cores", "cgroup.cpu_s", Derivation::Rate(1.0)),
     (cpu_system_cores, "cores", "cpu.system_s", Derivation::Rate(1.0)),
     (cpu_user_cores, "cores", "cpu.user_s", Derivation::Rate(1.0)),
     (backend_unreachable_logged, "messages", "apache_log.AH00957.messages_count", Derivation::Rise),
-    (backend_unreachable_logged_per_s, "messages/s", "apache_log.AH00957.messages_count", Derivation::Rate(1.0)),
     (backend_connections_failed_logged, "messages", "apache_log.AH01079.messages_count", Derivation::Rise),
     (backend_dispatch_failed_logged, "messages", "apache_log.AH01075.messages_count", Derivation::Rise),
     (backend_socket_failed_logged, "messages", "apache_log.AH02454.messages_count", Derivation::Rise),
@@ -26,7 +23,6 @@ fact_table! {
     (server_errors_answered_per_s, "answers/s", "access_log.status_5xx_count", Derivation::Rate(1.0)),
     (answers_logged_per_s, "answers/s", "access_log.requests_count", Derivation::Rate(1.0)),
     "fraction": log_disk_busy_fraction;
-    "requests": log_disk_queue_mean;
     "writes/s": log_disk_writes_per_s;
     "reads/s": log_disk_reads_per_s;
     "bytes/s": log_disk_written_bytes_per_s;
@@ -50,7 +46,6 @@ impl FactBuilder<'_> {
         let await_us = rate(&disk, "writing_s").zip(writes.filter(|writes| *writes >= 1.0));
         let facts = [
             (FactId::log_disk_busy_fraction, rate(&disk, "busy_s"), "busy_s"),
-            (FactId::log_disk_queue_mean, rate(&disk, "waiting_s"), "waiting_s"),
             (FactId::log_disk_writes_per_s, writes, "writes_count"),
             (FactId::log_disk_reads_per_s, rate(&disk, "reads_count"), "reads_count"),
             (FactId::log_disk_written_bytes_per_s, rate(&disk, "written_bytes"), "written_bytes"),

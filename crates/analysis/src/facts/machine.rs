@@ -7,7 +7,6 @@ use super::{Derivation, FactBuilder, FactId};
 fact_table! {
     (cores, "cores", "cpu.cores_count", Derivation::Latest),
     (run_queue_mean, "processes", "cpu.run_queue_count", Derivation::Mean),
-    (load_average_max, "processes", "cpu.load1_count", Derivation::Max),
     (forks_per_s, "processes/s", "cpu.forks_count", Derivation::Rate(1.0)),
     (service_cpu_cores, "cores", "process.cpu_s", Derivation::Rate(1.0)),
     (client_cpu_cores, "cores", "process.client_cpu_s", Derivation::Rate(1.0)),
@@ -38,7 +37,6 @@ fact_table! {
     (core_busy_fraction, "fraction", "cpu.*.busy_s", Derivation::Rate(1.0)),
     (core_usable, "cores", "cgroup.*.usable_count", Derivation::Latest),
     (core_softirq_fraction, "fraction", "cpu.*.softirq_s", Derivation::Rate(1.0)),
-    (softirq_max_core_fraction, "fraction", "cpu.softirq_max_fraction", Derivation::Mean),
     (packets_squeezed_per_s, "looks/s", "softnet.squeezed_count", Derivation::Rate(1.0)),
     (packets_dropped_per_s, "packets/s", "softnet.dropped_count", Derivation::Rate(1.0)),
     "fraction": cpu_busy_fraction, cpu_softirq_fraction, cpu_steal_fraction, cpu_iowait_fraction,

@@ -20,7 +20,7 @@ fact_table! {
     (packets_dropped_unread, "packets", "softnet.dropped_count", Derivation::Rise),
     "connections": conntrack_entries_max, conntrack_limit;
     "s": conntrack_closed_life_s;
-    "packets": conntrack_drops, conntrack_early_drops, conntrack_insert_failures, shaper_drops;
+    "packets": conntrack_drops, conntrack_early_drops, shaper_drops;
     "packets/s": conntrack_drops_per_s;
     "bits/s": nic_sent_bits_per_s, nic_sent_limit_bits_per_s, nic_received_bits_per_s,
         nic_received_limit_bits_per_s, shaper_sent_bits_per_s, shaper_sent_limit_bits_per_s,
@@ -94,13 +94,8 @@ impl FactBuilder<'_> {
             full as f64 / levels.len() as f64
         });
         self.add_from(FactId::conntrack_full_fraction, full, (&entries, Derivation::Mean));
-        for (fact, counter) in [
-            (FactId::conntrack_drops, "drop_count"),
-            (FactId::conntrack_early_drops, "early_drop_count"),
-            (FactId::conntrack_insert_failures, "insert_failed_count"),
-        ] {
-            self.derive(fact, &format!("{prefix}.{counter}"), Derivation::Rise);
-        }
+        self.derive(FactId::conntrack_drops, &format!("{prefix}.drop_count"), Derivation::Rise);
+        self.derive(FactId::conntrack_early_drops, &format!("{prefix}.early_drop_count"), Derivation::Rise);
         self.derive(FactId::conntrack_drops_per_s, &format!("{prefix}.drop_count"), Derivation::Rate(1.0));
     }
 

@@ -10,12 +10,10 @@ use webdyno_model::fact::Fact;
 
 fact_table! {
     (fpm_queue_mean, "connections", "php_fpm.*.listen_queue_count", Derivation::Mean),
-    (fpm_queue_limit, "connections", "php_fpm.*.listen_queue_max_count", Derivation::Latest),
     (fpm_processes_mean, "processes", "php_fpm.*.processes_count", Derivation::Mean),
     (fpm_processes_max, "processes", "php_fpm.*.processes_count", Derivation::Max),
     (fpm_processes_busy_mean, "processes", "php_fpm.*.processes_busy_count", Derivation::Mean),
     (fpm_active_mean, "processes", "php_fpm.*.active_count", Derivation::Mean),
-    (fpm_accepted_per_s, "requests/s", "php_fpm.*.accepted_count", Derivation::Rate(1.0)),
     (fpm_limit_reached, "times", "php_fpm.*.max_children_reached_count", Derivation::Rise),
     (fpm_limit_logged, "messages", "php_fpm.*.log_max_children_count", Derivation::Rise),
     (fpm_process_memory_bytes, "bytes", "php_fpm.*.pss_mean_bytes", Derivation::Latest),

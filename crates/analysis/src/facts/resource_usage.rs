@@ -39,7 +39,6 @@ fact_table! {
     (ahead_ports_available, "ports", "ports.available_count", Derivation::Latest),
     (ahead_ports_reuse_mode, "mode", "ports.time_wait_reuse_mode", Derivation::Latest),
     (ahead_ports_used_max, "ports", "ports.*.used_count", Derivation::Max),
-    (ahead_ports_time_wait_max, "ports", "ports.*.time_wait_count", Derivation::Max),
     (ahead_ports_time_wait_per_s, "ports/s", "ports.*.time_wait_count", Derivation::Rate(1.0)),
     (ahead_open_files_max, "descriptors", "process.open_files_max_count", Derivation::Max),
     (ahead_open_files_limit, "descriptors", "process.open_files_limit_count", Derivation::Latest),

@@ -1,6 +1,6 @@
 //! Facts of connections on the way to a worker: queues of the kernel, what it dropped, states.
 //!
-//! Sources: the collectors `sockets` and `tcp` (docs/metrics.md).
+//! Sources: the collectors `sockets` and `kernel_log` (docs/metrics.md).
 
 use super::{Derivation, FactBuilder, FactId};
 
@@ -16,7 +16,6 @@ fact_table! {
     (retransmits_per_s, "segments/s", "sockets.retransmits_count", Derivation::Rate(1.0)),
     (time_wait_mean, "sockets", "sockets.time_wait_count", Derivation::Mean),
     (listen_drops_per_s, "connections/s", "sockets.listen_drops_count", Derivation::Rate(1.0)),
-    (syn_queue_drops_per_s, "connections/s", "sockets.syn_queue_drops_count", Derivation::Rate(1.0)),
     (syn_cookies, "connections", "sockets.syn_cookies_count", Derivation::Rise),
     (half_open_max, "connections", "sockets.syn_received_count", Derivation::Max),
     (listen_queue_worst_fraction, "fraction", "sockets.worst_listen_queue_fraction", Derivation::Max),
@@ -27,7 +26,6 @@ fact_table! {
     (syn_backlog_limit, "connections", "sockets.syn_backlog_limit_count", Derivation::Latest),
     (syn_flooding_messages, "messages", "kernel_log.syn_flooding.messages_count", Derivation::Rise),
     (retransmits, "segments", "sockets.retransmits_count", Derivation::Rise),
-    (segments_sent_per_s, "segments/s", "tcp.TcpOutSegs.count", Derivation::Rate(1.0)),
     "connections/s": new_connections_peak_per_s;
     "connections": listen_drops_without_overflow;
 }

@@ -26,7 +26,6 @@ const SAME_MOMENT_S: f64 = 1.0;
 fact_table! {
     "connections": connections_held_mean, idle_connections_mean, accept_queue_last;
     "requests": requests_in_workers_mean, requests_per_connection;
-    "workers": workers_live_mean;
     "processes": service_processes_grew;
     "messages": clamp_messages;
     "fraction": plain_requests_reused_fraction, resumed_fraction, accept_queue_waiting_fraction;
@@ -51,9 +50,6 @@ impl FactBuilder<'_> {
             None => less_queue(in_flight.filter(|all| !is_stale(*all))),
         };
         self.add_from(FactId::requests_in_workers_mean, in_workers, (QUEUE, Derivation::Mean));
-        let slots = self.series.mean("apache.slots_count").zip(self.series.mean("apache.slots_open_count"));
-        let live = slots.map(|(slots, open)| (slots - open).max(0.0));
-        self.add_from(FactId::workers_live_mean, live, ("apache.slots_count", Derivation::Mean));
         self.process_growth();
         self.clamps();
     }

@@ -42,6 +42,15 @@ pub(crate) fn requests_queued(facts: &Facts) -> f64 {
     for_fpm.max(behind) + facts.value(FactId::accept_queue_mean).unwrap_or(0.0)
 }
 
+/// A queue that lasts stands there in at least this share of the samples.
+const LASTING_FRACTION_MIN: f64 = 0.5;
+
+/// Whether somebody waits at the socket of a program behind the server in most of the samples.
+pub(crate) fn has_lasting_queue(facts: &Facts, listener: &str) -> bool {
+    let share = facts.value_of(FactId::backend_waiting_fraction, listener);
+    share.is_some_and(|share| share >= LASTING_FRACTION_MIN)
+}
+
 /// Requests that a worker or a process has begun: those in flight without those that queue for one. `None` where there are none.
 pub(crate) fn requests_worked_on(facts: &Facts) -> Option<f64> {
     Some(requests_in_flight(facts)? - requests_queued(facts)).filter(|count| *count > 0.0)

@@ -13,10 +13,10 @@ use webdyno_model::setting::SettingId;
 /// A step up to the running ServerLimit is worth a reload if it gives at least this many times the workers there are.
 const STEP_MIN: f64 = 1.1;
 /// Above this share of busy processors more workers only queue for a core.
-const CPU_FRACTION_MAX: f64 = 0.95;
+pub(crate) const CPU_FRACTION_MAX: f64 = 0.95;
 /// Published errors of such predictions stay below a tenth where the workers bind, a fifth across a CPU limit.
-const PREDICTION_ERROR: f64 = 0.10;
-const PREDICTION_ERROR_CPU: f64 = 0.20;
+pub(crate) const PREDICTION_ERROR: f64 = 0.10;
+pub(crate) const PREDICTION_ERROR_CPU: f64 = 0.20;
 
 /// The number that is wanted; and, where that needs a restart, the most that a reload gives.
 pub(crate) fn remedies(facts: &Facts, workers: f64, queue: f64) -> Vec<Remedy> {

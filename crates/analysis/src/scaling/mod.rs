@@ -10,7 +10,7 @@ mod usable;
 mod verified;
 
 use law::{Observed, Usl};
-use plateau::{SHARE, Shape};
+use plateau::SHARE;
 use verified::Verified;
 use webdyno_model::number::human::{number, rate};
 use webdyno_model::number::significant;
@@ -115,14 +115,10 @@ fn curve_points(points: &[Observed], law: Usl, laws: &[Usl]) -> Vec<LawPoint> {
 
 fn by_points(points: &[Observed], reason: String) -> CurveAnalysis {
     let mut notes = vec![reason];
-    let shape = match points {
+    let plateau = match points {
         // The best of equals is the luckiest, and no better than the smallest.
-        [first, .., last] if verified::is_flat(points) => Some(Shape::Plateau([first.value, last.value])),
-        _ => plateau::shape(points),
-    };
-    let plateau = match shape {
-        Some(Shape::Plateau(ends)) => Some(ends),
-        Some(Shape::Rises) | Some(Shape::Falls) | None => None,
+        [first, .., last] if verified::is_flat(points) => Some([first.value, last.value]),
+        _ => plateau::ends(points),
     };
     let peak = points.iter().map(|point| point.rate).fold(0.0, f64::max);
     let below = |choice: f64| points.iter().rev().find(|point| point.value < choice);

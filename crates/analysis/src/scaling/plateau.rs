@@ -5,31 +5,15 @@ use super::law::Observed;
 /// The share of the peak that belongs to the plateau.
 pub(super) const SHARE: f64 = 0.99;
 
-/// Where the best point is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Shape {
-    /// Smallest and largest value of the plateau.
-    Plateau([f64; 2]),
-    /// The largest value is better than all others: the peak may lie beyond.
-    Rises,
-    /// The smallest value is better than all others: the peak may lie below.
-    Falls,
-}
-
-/// The shape of two or more points in order of their values; `None` of fewer.
-pub(super) fn shape(points: &[Observed]) -> Option<Shape> {
+/// Smallest and largest value of the plateau of two or more points in order of their values; `None` of fewer, and where the largest or
+/// the smallest value is better than all others: the peak may lie beyond.
+pub(super) fn ends(points: &[Observed]) -> Option<[f64; 2]> {
     let (first, last) = (points.first()?, points.last()?);
     let (best, peak) = points.iter().enumerate().max_by(|a, b| a.1.rate.total_cmp(&b.1.rate))?;
     let is_within = |point: &&Observed| point.rate >= SHARE * peak.rate;
     let low = points[..best].iter().rev().take_while(is_within).last().unwrap_or(peak).value;
     let high = points[best..].iter().take_while(is_within).last().unwrap_or(peak).value;
-    if first.value == last.value {
-        return None;
-    }
     // Nothing is smaller than 1 of what is counted.
-    Some(match low == high {
-        true if low == last.value => Shape::Rises,
-        true if low == first.value && low != 1.0 => Shape::Falls,
-        _ => Shape::Plateau([low, high]),
-    })
+    let is_at_end = low == high && (low == last.value || (low == first.value && low != 1.0));
+    (first.value != last.value && !is_at_end).then_some([low, high])
 }

@@ -54,59 +54,43 @@ pub struct RemedyChoice {
     pub left: Vec<Finding>,
 }
 
-/// Why there is nothing to try.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoRemedy {
-    /// The first finding has no remedy that a program can carry out.
-    NoRemedy,
-    /// Its remedies were tried already, or their targets cannot make them.
-    AllTried,
-}
-
 /// The next remedy to be prepared: the best one of the first finding that was not tried yet, be it that it did not help or
 /// that its target cannot make it. Where nobody but a person can lift the first finding, the next one counts that is a limit of
 /// its own: proven, a fault, and not brought about by one that stays. Where a remedy of the first finding was measured and did
 /// not help, the others wait for a person as well: what was thought to limit is in doubt. One that needs a restart which is not
-/// allowed comes last: whether its target can make it is to be known all the same, as permission helps only then.
+/// allowed comes last: whether its target can make it is to be known all the same, as permission helps only then. `None` when none is
+/// left.
 pub fn choose_remedy(
     diagnosis: &Diagnosis,
     tried: &[TriedRemedy],
     policy: TuningPolicy,
-) -> Result<RemedyChoice, NoRemedy> {
+) -> Option<RemedyChoice> {
     let mut left: Vec<Finding> = vec![];
-    let mut why_not = NoRemedy::NoRemedy;
     for (place, finding) in diagnosis.findings.iter().enumerate() {
         let is_first = place == 0;
         if !is_first && !is_limit_of_its_own(finding, &left) {
             continue;
         }
-        match best_remedy(finding, tried, policy) {
-            Ok(remedy) => return Ok(RemedyChoice { finding: finding.clone(), remedy, left }),
-            Err(why) if is_first => why_not = why,
-            Err(_) => {}
+        if let Some(remedy) = best_remedy(finding, tried, policy) {
+            return Some(RemedyChoice { finding: finding.clone(), remedy, left });
         }
         if is_first && (policy.first_only || ends_tuning(finding) || was_measured(finding, tried)) {
             break;
         }
         left.push(finding.clone());
     }
-    Err(why_not)
+    None
 }
 
-fn best_remedy(finding: &Finding, tried: &[TriedRemedy], policy: TuningPolicy) -> Result<Remedy, NoRemedy> {
-    let possible: Vec<&Remedy> =
-        finding.remedies.iter().filter(|remedy| !remedy.setting_changes().is_empty()).collect();
-    if possible.is_empty() {
-        return Err(NoRemedy::NoRemedy);
-    }
+fn best_remedy(finding: &Finding, tried: &[TriedRemedy], policy: TuningPolicy) -> Option<Remedy> {
     let is_fresh = |remedy: &&Remedy| {
         let changes = remedy.setting_changes();
-        !tried.iter().any(|tried| tried.covers(&changes))
+        !changes.is_empty() && !tried.iter().any(|tried| tried.covers(&changes))
     };
-    let fresh: Vec<&Remedy> = possible.into_iter().filter(is_fresh).collect();
+    let fresh: Vec<&Remedy> = finding.remedies.iter().filter(is_fresh).collect();
     let is_allowed = |remedy: &&&Remedy| policy.allow_restart || remedy.class != ApplyClass::Restart;
     let remedy = fresh.iter().find(is_allowed).or(fresh.first());
-    remedy.map(|remedy| Remedy::clone(remedy)).ok_or(NoRemedy::AllTried)
+    remedy.map(|remedy| Remedy::clone(remedy))
 }
 
 fn was_measured(finding: &Finding, tried: &[TriedRemedy]) -> bool {
@@ -177,13 +161,13 @@ mod tests {
             choose_remedy(&all, tried, TuningPolicy { allow_restart, ..POLICY })
                 .map(|choice| choice.remedy.setting.name)
         };
-        assert_eq!(pick(&[], true), Ok("S".into()));
-        assert_eq!(pick(&[], false), Ok("G".into()));
-        assert_eq!(pick(&[tried(&reload, true)], false), Ok("S".into()));
+        assert_eq!(pick(&[], true), Some("S".into()));
+        assert_eq!(pick(&[], false), Some("G".into()));
+        assert_eq!(pick(&[tried(&reload, true)], false), Some("S".into()));
         let both = [tried(&reload, true), tried(&restart, true)];
-        assert_eq!(pick(&both, true), Err(NoRemedy::AllTried));
+        assert_eq!(pick(&both, true), None);
         let by_hand = diagnosis(vec![("unknown", 0.9, vec![manual.clone()])]);
-        assert_eq!(choose_remedy(&by_hand, &[], POLICY), Err(NoRemedy::NoRemedy));
+        assert_eq!(choose_remedy(&by_hand, &[], POLICY), None);
         // Of the kernel's settings the machine says whether it can be set: it is a candidate whatever the rule calls it.
         let sysctl = Remedy { setting: SettingId::sysctl("net.x"), ..manual };
         let queue = diagnosis(vec![("unknown", 0.9, vec![sysctl.clone(), restart])]);
@@ -191,8 +175,8 @@ mod tests {
             let choice = choose_remedy(&queue, tried, TuningPolicy { allow_restart: false, ..POLICY });
             choice.map(|choice| choice.remedy.setting.full_name())
         };
-        assert_eq!(pick(&[]), Ok("sysctl net.x".into()));
-        assert_eq!(pick(&[tried(&sysctl, true)]), Ok("apache S".into()));
+        assert_eq!(pick(&[]), Some("sysctl net.x".into()));
+        assert_eq!(pick(&[tried(&sysctl, true)]), Some("apache S".into()));
     }
 
     #[test]
@@ -220,9 +204,9 @@ mod tests {
                 (choice.finding.id.clone(), left)
             };
             let expected = chosen.then(|| (second.0.to_owned(), vec![first.0.to_owned()]));
-            assert_eq!(choice.as_ref().ok().map(ids), expected, "{first:?} {second:?}");
+            assert_eq!(choice.as_ref().map(ids), expected, "{first:?} {second:?}");
             let stopped = TuningPolicy { first_only: true, ..POLICY };
-            assert_eq!(choose_remedy(&all, &[], stopped), Err(NoRemedy::NoRemedy));
+            assert_eq!(choose_remedy(&all, &[], stopped), None);
         }
     }
 
@@ -249,7 +233,7 @@ mod tests {
             };
             let full = diagnosis(vec![("conntrack-full", 0.95, vec![with(next)])]);
             assert_eq!(
-                choose_remedy(&full, &[tried], POLICY).is_ok(),
+                choose_remedy(&full, &[tried], POLICY).is_some(),
                 is_tried_again,
                 "{next} {measured} {kept}"
             );
@@ -270,7 +254,7 @@ mod tests {
         let pick = |tried: &[TriedRemedy]| {
             choose_remedy(&all, tried, POLICY).map(|choice| choice.remedy.setting.name)
         };
-        assert_eq!(pick(&[tried(&first, true)]), Err(NoRemedy::AllTried));
+        assert_eq!(pick(&[tried(&first, true)]), None);
         // Nor where the next load proposes another value by some percent.
         let of_value =
             |to: i64| Remedy { to: Some(SettingValue::Integer(to)), ..remedy("A", ApplyClass::Reload) };
@@ -278,9 +262,9 @@ mod tests {
             ("hostname-lookups", 0.9, vec![of_value(151)]),
             ("opcache-off", 0.9, vec![second.clone()]),
         ]);
-        assert_eq!(choose_remedy(&again, &[tried(&of_value(145), true)], POLICY), Err(NoRemedy::AllTried));
+        assert_eq!(choose_remedy(&again, &[tried(&of_value(145), true)], POLICY), None);
         // What could not be made says nothing of the limit.
-        assert_eq!(pick(&[tried(&first, false)]), Ok("B".into()));
-        assert_eq!(pick(&[tried(&first, false), tried(&second, true)]), Ok("C".into()));
+        assert_eq!(pick(&[tried(&first, false)]), Some("B".into()));
+        assert_eq!(pick(&[tried(&first, false), tried(&second, true)]), Some("C".into()));
     }
 }

@@ -1,10 +1,7 @@
 //! The coordinator's end: a thread with the state machine and the connections, and the generator of loads that a session uses.
 
 use super::connecting::Broker;
-use super::{
-    ANNOUNCE, Pong, STREAM, last_words, monotonic_ns, order_subject, ping_subject, random_name,
-    result_subject,
-};
+use super::{ANNOUNCE, Pong, STREAM, last_words, order_subject, ping_subject, random_name, result_subject};
 use crate::coordinator::{Action, Coordinator, LoadOrder, LoadOutcome, OnLoss, ResumeOrder};
 use crate::packed_workload::PackedWorkload;
 use crate::protocol::{Report, ReportKey, TICK_NS};
@@ -19,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use webdyno_load::Control;
+use webdyno_load::{Control, monotonic_ns};
 use webdyno_model::interval::{EndReason, Interval, LoadEnd};
 use webdyno_model::worker::WorkerPart;
 use webdyno_model::workload::{Arrival, Workload};

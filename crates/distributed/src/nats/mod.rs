@@ -23,7 +23,6 @@ pub use pipes::{carry, through_pipes};
 pub use private_server::{PrivateServer, write_private};
 pub use working::{WorkerOptions, work};
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::future::Future;
@@ -55,12 +54,6 @@ struct Pong {
     instance: String,
     nonce: u64,
     clock_ns: u64,
-}
-
-/// CLOCK_MONOTONIC, the clock of the engine.
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// What is done before the end, as far as it can be: without a server a client waits for one for ever.

@@ -2,9 +2,7 @@
 
 use super::connecting::Broker;
 use super::worker_engine::{EngineEvent, Events, WorkerEngine};
-use super::{
-    ANNOUNCE, Pong, last_words, monotonic_ns, order_subject, ping_subject, random_name, result_subject,
-};
+use super::{ANNOUNCE, Pong, last_words, order_subject, ping_subject, random_name, result_subject};
 use crate::admission::Limits;
 use crate::protocol::{Report, ReportKey, TICK_NS};
 use crate::signing::TrustedKeys;
@@ -18,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use webdyno_load::monotonic_ns;
 use webdyno_model::interval::EndReason;
 use webdyno_model::{Result, UserError};
 

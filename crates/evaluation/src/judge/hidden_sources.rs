@@ -179,11 +179,8 @@ fn hide_backends(topology: &mut Topology, sees_pools: bool) {
     }
     let links = &topology.links;
     topology.backends.retain(|backend| links.iter().any(|link| link.to_pid == Some(backend.pid)));
-    topology.missing.push(MissingSignal {
-        signal: "topology".into(),
-        why: "the sockets of processes cannot be seen: permission denied".into(),
-        how_to_enable: "run webdyno as root".into(),
-    });
+    let why = "the sockets of processes cannot be seen: permission denied";
+    topology.missing.push(MissingSignal::new("topology", why, "run webdyno as root"));
 }
 
 /// Each source, and each pair of them.

@@ -327,15 +327,10 @@ mod tests {
         let front = |pid, url: Option<&str>| ServiceSnapshot {
             pid,
             status_url: url.map(str::to_owned),
-            missing: url
-                .is_none()
-                .then(|| MissingSignal {
-                    signal: STATUS_PAGE.into(),
-                    why: "no answer".into(),
-                    how_to_enable: String::new(),
-                })
-                .into_iter()
-                .collect(),
+            missing: match url {
+                None => vec![MissingSignal::new(STATUS_PAGE, "no answer", "")],
+                Some(_) => vec![],
+            },
             ..ServiceSnapshot::default()
         };
         let topology = |front| Topology { front: Some(front), ..Topology::default() };

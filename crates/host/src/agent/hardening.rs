@@ -10,7 +10,7 @@ use crate::os::{procfs, spawn};
 use nix::sys::signal::SigSet;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Pid, Resource, getppid, getrlimit, setpgid, setsid};
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::thread::CapabilitySet;
 use signal_hook::consts::{FORBIDDEN, SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -81,7 +81,7 @@ fn handle_signals(terminated: &Arc<AtomicBool>) -> Result<()> {
 fn lock_memory() {
     let is_initial = std::fs::read_link("/proc/self/ns/user")
         .is_ok_and(|link| link.to_str() == Some(INITIAL_USER_NAMESPACE));
-    let is_capable = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    let is_capable = crate::os::process::has_capability(CapabilitySet::IPC_LOCK);
     if is_initial && is_capable || getrlimit(Resource::Memlock).current.is_none() {
         // On use: the stacks of threads are reserved far larger than they get. Kernels before 4.4 do not know that.
         let _ = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);

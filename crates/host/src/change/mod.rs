@@ -21,9 +21,7 @@ pub mod undo;
 
 pub use crate::change::seams::Tools;
 pub use crate::change::seams::state_dir::StateDir;
-pub use crate::change::undo::rollback::{
-    PendingJournal, notice, pending, pending_with, rollback_all, undo_interrupted,
-};
+pub use crate::change::undo::rollback::{PendingJournal, notice, pending, pending_with};
 pub use apply::{Applied, Changer, Reverted};
 
 #[cfg(test)]

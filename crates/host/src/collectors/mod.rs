@@ -93,11 +93,7 @@ impl Reading {
 
     /// Adds a signal that cannot be had.
     pub fn lacks(&mut self, signal: impl Into<String>, why: impl Into<String>, how: impl Into<String>) {
-        self.missing.push(MissingSignal {
-            signal: signal.into(),
-            why: why.into(),
-            how_to_enable: how.into(),
-        });
+        self.missing.push(MissingSignal::new(signal, why, how));
     }
 
     /// A reading of nothing, as there is no service to read it of.

@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_is_lacking_is_said_when_it_changes_and_again_after_a_while() {
-        let lack = || vec![MissingSignal { signal: "s".into(), why: "w".into(), how_to_enable: "h".into() }];
+        let lack = || vec![MissingSignal::new("s", "w", "h")];
         let mut message = ReportedMissing::default();
         let said: Vec<_> = [vec![], vec![], lack(), lack(), vec![]].map(|now| message.changed(now)).into();
         assert_eq!(said, [Some(vec![]), None, Some(lack()), None, Some(vec![])]);

@@ -110,11 +110,7 @@ fn unknown(hidden: &Hidden, perhaps: Vec<u32>) -> ServiceSnapshot {
         warning.push_str(&format!(" (it may be one of the processes {})", pids.join(", ")));
     }
     snapshot.warnings = vec![warning];
-    snapshot.missing = vec![MissingSignal {
-        signal: "service".into(),
-        why: error.message,
-        how_to_enable: error.hint.unwrap_or_default(),
-    }];
+    snapshot.missing = vec![MissingSignal::new("service", error.message, error.hint.unwrap_or_default())];
     snapshot
 }
 

@@ -132,13 +132,9 @@ impl OtherClientErrors {
         if more > 0 {
             reasons.push(format!("{more} more"));
         }
-        (!reasons.is_empty()).then(|| MissingSignal {
-            signal: "errors of other clients".into(),
-            why: reasons.join("; "),
-            how_to_enable: "let the service write an access log to a file that webdyno may read, with the status and the \
-                User-Agent of each request: in Apache CustomLog with the format combined"
-                .into(),
-        })
+        let how = "let the service write an access log to a file that webdyno may read, with the status and the \
+                   User-Agent of each request: in Apache CustomLog with the format combined";
+        (!reasons.is_empty()).then(|| MissingSignal::new("errors of other clients", reasons.join("; "), how))
     }
 }
 

@@ -130,20 +130,15 @@ impl LoadWatch {
                 true
             }
             None => {
-                missing.push(MissingSignal {
-                    signal: "errors of other clients".into(),
-                    why: "reading the access logs hangs".into(),
-                    how_to_enable: "the file system of the access logs must answer".into(),
-                });
+                let why = "reading the access logs hangs";
+                let how = "the file system of the access logs must answer";
+                missing.push(MissingSignal::new("errors of other clients", why, how));
                 false
             }
         };
         if let Err(error) = &probe {
-            missing.push(MissingSignal {
-                signal: "whether the site is reachable".into(),
-                why: error.message.clone(),
-                how_to_enable: "the agent must reach the site at the address that is loaded".into(),
-            });
+            let how = "the agent must reach the site at the address that is loaded";
+            missing.push(MissingSignal::new("whether the site is reachable", &error.message, how));
         }
         let mut state = self.shared.state();
         state.site = Some(site.clone());

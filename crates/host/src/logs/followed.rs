@@ -161,8 +161,7 @@ impl<T> FollowedLogs<T> {
 
     /// Which logs are not followed, and why; `none` is the reason when there are none at all.
     pub fn missing(&self, signal: &str, none: &str) -> Vec<MissingSignal> {
-        let lacks =
-            |why: String, how: &str| MissingSignal { signal: signal.into(), why, how_to_enable: how.into() };
+        let lacks = |why: String, how: &str| MissingSignal::new(signal, why, how);
         if self.ones.is_empty() {
             return vec![lacks(none.into(), HOW_TO_NAME)];
         }

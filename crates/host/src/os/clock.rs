@@ -1,4 +1,4 @@
-//! The clock that samples are dated with.
+//! The clock that samples are dated with: the one clock of tool, engine and agent on a machine.
 
 /// This machine's CLOCK_MONOTONIC in microseconds.
 pub fn clock_us() -> u64 {

@@ -144,8 +144,7 @@ fn with_soft(own: Rlimit, soft: Option<u64>) -> Rlimit {
         (None, Some(_)) => true,
         (Some(soft), Some(hard)) => soft > hard,
     };
-    let may_rise = rustix::thread::capabilities(None)
-        .is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_RESOURCE));
+    let may_rise = crate::os::process::has_capability(rustix::thread::CapabilitySet::SYS_RESOURCE);
     match above {
         false => Rlimit { current: soft, maximum: own.maximum },
         true if may_rise => Rlimit { current: soft, maximum: soft },

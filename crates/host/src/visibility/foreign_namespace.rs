@@ -38,11 +38,8 @@ pub fn note(snapshot: &mut ServiceSnapshot) {
     if mount_namespace::has_other_root(pid) {
         // How it is started and what it reads are words of another place.
         snapshot.control = None;
-        snapshot.missing.push(MissingSignal {
-            signal: "service control".into(),
-            why: format!("process {pid} is in a container: its files are not those of this machine"),
-            how_to_enable: ENTER.into(),
-        });
+        let why = format!("process {pid} is in a container: its files are not those of this machine");
+        snapshot.missing.push(MissingSignal::new("service control", why, ENTER));
         snapshot.warnings.push(format!(
             "process {pid} is in a container: it is observed from outside, and nothing of it is changed from there"
         ));
@@ -58,11 +55,8 @@ pub fn note(snapshot: &mut ServiceSnapshot) {
 fn forget_page(snapshot: &mut ServiceSnapshot) {
     let Some(url) = snapshot.status_url.take() else { return };
     snapshot.settings.values_mut().for_each(|setting| setting.running = None);
-    snapshot.missing.push(MissingSignal {
-        signal: "mod_status".into(),
-        why: format!("{url} is in another network namespace, which may not be entered"),
-        how_to_enable: ENTER_NETWORK.into(),
-    });
+    let why = format!("{url} is in another network namespace, which may not be entered");
+    snapshot.missing.push(MissingSignal::new("mod_status", why, ENTER_NETWORK));
 }
 
 /// Why a service may not be changed from here; `None` when it may.

@@ -34,11 +34,8 @@ pub(crate) fn query_program(
     executable: Option<&(String, bool)>,
     arguments: impl FnOnce() -> Vec<String>,
 ) -> Result<Finished, MissingSignal> {
-    let missing = |why: String, how: String| MissingSignal {
-        signal: format!("{}.version", name.replace('-', "_")),
-        why,
-        how_to_enable: how,
-    };
+    let signal = format!("{}.version", name.replace('-', "_"));
+    let missing = |why: String, how: String| MissingSignal::new(&signal, why, how);
     let Some((path, replaced)) = executable else {
         return Err(missing(
             format!("the executable of {name} cannot be seen"),

@@ -21,7 +21,8 @@ use webdyno_host::change::seams::disk::{Disk, RealDisk, sha256_hex};
 use webdyno_host::change::seams::processes::{Running, System};
 use webdyno_host::change::seams::this_machine::ThisMachine;
 use webdyno_host::change::seams::tree::Tree;
-use webdyno_host::change::{Changer, StateDir, Tools, rollback_all};
+use webdyno_host::change::undo::rollback::rollback_with;
+use webdyno_host::change::{Changer, StateDir, Tools};
 use webdyno_host::os::process::{ProcessName, wait_until};
 use webdyno_host::probes::site::Answer;
 use webdyno_host::services::tunable;
@@ -488,7 +489,7 @@ fn a_shadow_does_not_outlive_its_agent_by_more_than_a_rollback() {
     let output = command.output().unwrap();
     assert_eq!(output.status.signal(), Some(9), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!fixture.is_clear() && !processes_of(&state.join("shadow")).is_empty());
-    let lines = rollback_all(&StateDir::at(&state)).unwrap();
+    let lines = rollback_with(&Tools::of_this_machine(StateDir::at(&state))).unwrap();
     assert!(lines.concat().contains("removed the shadow instance of /usr/sbin/apache2"), "{lines:?}");
     assert!(fixture.is_clear());
     assert_same(&logs_apart(fixture.picture()), &before);

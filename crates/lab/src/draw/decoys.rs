@@ -20,16 +20,12 @@ pub const DECOYS: &[Decoy] = &[
     Decoy {
         words: "tcp_max_tw_buckets 64: connections in TIME_WAIT are forgotten early",
         applies: |server| !server.kept && !server.extras.contains(&Extra::LocalPorts),
-        set: |server| {
-            server.settings.sysctl.insert("net.ipv4.tcp_max_tw_buckets", 64);
-        },
+        set: |server| server.settings.sysctl.extend([("net.ipv4.tcp_max_tw_buckets", 64)]),
     },
     Decoy {
         words: "somaxconn 128 for fewer connections",
         applies: |server| server.connections() < 60,
-        set: |server| {
-            server.settings.sysctl.insert("net.core.somaxconn", 128);
-        },
+        set: |server| server.settings.sysctl.extend([("net.core.somaxconn", 128)]),
     },
     Decoy {
         words: "MaxConnectionsPerChild 20000",
@@ -66,16 +62,12 @@ pub const DECOYS: &[Decoy] = &[
         applies: |server| {
             server.is_apache() && server.wait_ms > 0 && !server.extras.contains(&Extra::Redirects)
         },
-        set: |server| {
-            server.extras.insert(Extra::Redirects);
-        },
+        set: |server| server.extras.extend([Extra::Redirects]),
     },
     Decoy {
         words: "a packet filter that lets all through",
         applies: |server| !server.extras.contains(&Extra::Firewall),
-        set: |server| {
-            server.extras.insert(Extra::Firewall);
-        },
+        set: |server| server.extras.extend([Extra::Firewall]),
     },
     Decoy {
         words: "a quota of two cores for a server that has one",

@@ -93,11 +93,6 @@ impl Seed {
     }
 }
 
-/// Names of all faults, in the order of the table.
-pub fn fault_ids() -> impl Iterator<Item = &'static str> {
-    faults::all().map(|fault| fault.id)
-}
-
 /// Whether a setting lifts a fault that may be changed without asking anybody.
 pub fn is_of_a_setting(fault: &str) -> bool {
     faults::OF_SETTINGS.contains(&fault)

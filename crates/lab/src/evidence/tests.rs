@@ -75,11 +75,7 @@ fn of_several_one_is_enough_and_it_is_named() {
 #[test]
 fn what_had_no_value_was_not_seen_and_the_reason_is_told() {
     let mut evidence = evidence();
-    let lack = |signal: &str| MissingSignal {
-        signal: signal.into(),
-        why: "the page is closed".into(),
-        how_to_enable: "open it".into(),
-    };
+    let lack = |signal: &str| MissingSignal::new(signal, "the page is closed", "open it");
     evidence.measurement.lacking = vec![lack("x.silent")];
     for (metric, part) in [
         ("x.silent_count", "the page is closed; open it"),

@@ -2,6 +2,7 @@
 
 use super::redirect::Targets;
 use super::simulation::*;
+use super::visit_tests;
 use crate::plan::prepare;
 use proptest::prelude::*;
 use webdyno_model::workload::{Arrival, Expectation, RequestSpec, Workload};
@@ -15,36 +16,19 @@ fn following(redirects_max: u32, count: u64) -> Workload {
     load
 }
 
-/// Answers each path after a millisecond as the table says (`302 /b` is a redirect), and any other one with OK.
-fn site<'s>(received: &ReceivedRequests, table: &'s [(&'s str, &'s str)]) -> Server<'s> {
-    let received = received.clone();
-    Box::new(move |visit| {
-        if visit.request == 0 {
-            return vec![(100_000, ServerAction::Accept)];
-        }
-        let received = received.borrow();
-        let path = received.last().unwrap().1.split(' ').nth(1).unwrap().to_owned();
-        let response = match table.iter().find(|(known, _)| *known == path) {
-            None => OK.to_vec(),
-            Some((_, act)) => redirect(act),
-        };
-        vec![(MS, ServerAction::Send(response))]
-    })
-}
-
 fn redirect(act: &str) -> Vec<u8> {
     let (status, location) = act.split_once(' ').unwrap();
     let text = format!("HTTP/1.1 {status} x\r\nlocation: {location}\r\nContent-Length: 4\r\n\r\ngone");
     text.into_bytes()
 }
 
-/// Runs the load against the table; returns the outcome and the requests that arrived.
+/// Runs the load against a site that answers each path after a millisecond as the table says (`302 /b` is a redirect), and any
+/// other one with OK; returns the outcome and the requests that arrived.
 fn run(load: &Workload, table: &[(&str, &str)]) -> (Outcome, Vec<(u64, String)>) {
-    let mut sim = Sim::new(Box::new(|_| vec![]));
-    let received = sim.received.clone();
-    sim.serve(site(&received, table));
-    let outcome = simulate_on(load, sim);
-    (outcome, received.take())
+    visit_tests::run(load, |request| {
+        let known = table.iter().find(|(known, _)| *known == visit_tests::path(request));
+        (MS, known.map_or_else(|| OK.to_vec(), |(_, act)| redirect(act)))
+    })
 }
 
 fn lines(received: &[(u64, String)]) -> Vec<&str> {

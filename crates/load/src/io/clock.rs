@@ -6,7 +6,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 
 /// The monotonic clock in nanoseconds.
 #[inline]
-pub(crate) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 

@@ -309,12 +309,6 @@ fn bucket(bytes: f64) -> usize {
     ((bits >> (52 - BITS)) as usize).min(BUCKETS - 1)
 }
 
-/// The share that a cache of a size misses, by a curve; all without one.
-pub fn miss_ratio(curve: &[CurvePoint], cache_bytes: f64) -> f64 {
-    let behind = curve.partition_point(|point| point.cache_bytes <= cache_bytes);
-    behind.checked_sub(1).map_or(1.0, |at| curve[at].miss_ratio)
-}
-
 /// The smallest cache with this share of hits among the requests that can hit; `None` without such requests.
 pub fn cache_for(curve: &[CurvePoint], hit_share: f64) -> Option<f64> {
     let most = 1.0 - curve.last()?.miss_ratio;

@@ -2,7 +2,7 @@
 
 use super::blocks::{Align, Blocks};
 use super::{AddSection, diagnosis};
-use crate::phrases;
+use crate::phrases::{self, title_with_role};
 use webdyno_model::observation::{Observation, ObservedFact, ObservedHost};
 use webdyno_session::view::View;
 
@@ -48,11 +48,6 @@ pub(super) fn details(seen: &Observation, section: &mut AddSection<'_>) {
         }
     });
     section("readings", "How the readings went", &|b| hosts(seen).for_each(|host| readings(b, host)));
-}
-
-/// `title`, and of another host its role.
-fn title_with_role(title: &str, host: &ObservedHost) -> String {
-    host.role.as_ref().map_or_else(|| title.to_owned(), |role| format!("{title} ({role})"))
 }
 
 fn settings(b: &mut Blocks, host: &ObservedHost) {

@@ -3,7 +3,8 @@
 use super::blocks::{Bar, BarGroup, BarTone, figure, interval};
 use super::{headline, pages, with_unicode_arrows};
 use crate::human::{UNKNOWN, rate_interval, rate_or_unknown, share, time};
-use crate::{phrases, wording};
+use crate::phrases::{self, capitalised};
+use crate::wording;
 use serde::Serialize;
 use webdyno_analysis::measurement::statistics::mean_ci95;
 use webdyno_model::capacity::CapacityReport;
@@ -108,11 +109,6 @@ fn empty(tone: Tone, status: &str) -> Summary {
 
 fn point(label: impl Into<String>, text: &str, note: &str) -> Point {
     Point { label: label.into(), text: with_unicode_arrows(text), note: with_unicode_arrows(note) }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn of_sweep(sweep: &SweepReport) -> Summary {

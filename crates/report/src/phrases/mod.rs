@@ -32,9 +32,9 @@ pub(crate) use load::load;
 pub(crate) use objectives::{objective_value, objectives_too_short};
 pub use observation::level;
 pub(crate) use observation::{
-    COLLECTOR_TITLES, LEVEL_TITLES, SNAPSHOT_S_MAX, collector_problems, collector_row, current_level,
-    fact_row, incident, layers, level_row, links, observation_headline, observed_service, scoped_settings,
-    setting_rows, zero_total_count,
+    COLLECTOR_TITLES, LEVEL_TITLES, SNAPSHOT_S_MAX, capitalised, collector_problems, collector_row,
+    current_level, fact_row, incident, layers, level_row, links, observation_headline, observed_service,
+    scoped_settings, setting_rows, title_with_role, zero_total_count,
 };
 pub(crate) use pages::{
     CAPTURES_ADVICE, CAPTURES_USUALLY, PAGE_TIME_MEANS, RemainingParts, missed_captures, page_headline,

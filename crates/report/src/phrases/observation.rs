@@ -38,6 +38,17 @@ pub(crate) fn observation_headline(seen: &Observation) -> String {
     }
 }
 
+/// With a capital letter, as a title begins.
+pub(crate) fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// `title`, and of another host its role.
+pub(crate) fn title_with_role(title: &str, host: &ObservedHost) -> String {
+    host.role.as_ref().map_or_else(|| title.to_owned(), |role| format!("{title} ({role})"))
+}
+
 /// `02:12:04 UTC: connections turned away..`.
 pub(crate) fn incident(incident: &ObservedIncident) -> String {
     let time = incident.at.split('T').nth(1).and_then(|time| time.get(..8)).unwrap_or(UNKNOWN);

@@ -8,14 +8,8 @@ use webdyno_model::run::RunReport;
 pub(super) fn write_ablation(page: &mut TextPage, run: &RunReport) {
     let Some(ablation) = &run.ablation else { return };
     page.heading(&phrases::ablation_headline(ablation));
-    let columns = [
-        ColumnAlign::Words,
-        ColumnAlign::Number,
-        ColumnAlign::Number,
-        ColumnAlign::Number,
-        ColumnAlign::Number,
-    ];
-    page.table(&columns, &phrases::ablation_table(ablation));
+    use ColumnAlign::{Number, Words};
+    page.table(&[Words, Number, Number, Number, Number], &phrases::ablation_table(ablation));
     page.paragraph(&ablation.means);
     page.paragraph(phrases::ABLATION_MEANS);
 }

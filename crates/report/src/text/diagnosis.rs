@@ -203,16 +203,8 @@ pub(super) fn ceilings(page: &mut TextPage, ceilings: &[Ceiling]) {
             ceiling.source.clone(),
         ]);
     }
-    page.table(
-        &[
-            ColumnAlign::Words,
-            ColumnAlign::Number,
-            ColumnAlign::Number,
-            ColumnAlign::Number,
-            ColumnAlign::Words,
-        ],
-        &rows,
-    );
+    use ColumnAlign::{Number, Words};
+    page.table(&[Words, Number, Number, Number, Words], &rows);
 }
 
 fn next_limit(page: &mut TextPage, diagnosis: &Diagnosis) {

@@ -2,7 +2,7 @@
 
 use super::diagnosis;
 use super::page::{ColumnAlign, TextPage};
-use crate::phrases;
+use crate::phrases::{self, title_with_role};
 use webdyno_model::observation::{Observation, ObservedHost};
 use webdyno_session::view::View;
 
@@ -11,7 +11,7 @@ const SETTINGS_MAX: usize = 40;
 
 /// The whole observation.
 pub(super) fn write_observation(page: &mut TextPage, view: &View, seen: &Observation) {
-    page.heading(&capitalised(&phrases::observation_headline(seen)));
+    page.heading(&phrases::capitalised(&phrases::observation_headline(seen)));
     page.paragraph(&format!("until {}", seen.taken_at));
     if !seen.incidents.is_empty() {
         page.heading("What went wrong");
@@ -33,31 +33,15 @@ pub(super) fn write_observation(page: &mut TextPage, view: &View, seen: &Observa
     }
 }
 
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-/// `title`, and of another host its role.
-fn title_with_role(title: &str, host: &ObservedHost) -> String {
-    host.role.as_ref().map_or_else(|| title.to_owned(), |role| format!("{title} ({role})"))
-}
-
 fn levels(page: &mut TextPage, view: &View) {
     if view.series.is_empty() {
         return;
     }
     page.heading("How it went");
-    let columns = [
-        ColumnAlign::Words,
-        ColumnAlign::Number,
-        ColumnAlign::Number,
-        ColumnAlign::Number,
-        ColumnAlign::Number,
-    ];
+    use ColumnAlign::{Number, Words};
     let titles = phrases::LEVEL_TITLES.map(str::to_owned).to_vec();
     let rows: Vec<_> = std::iter::once(titles).chain(view.series.iter().map(phrases::level_row)).collect();
-    page.table(&columns, &rows);
+    page.table(&[Words, Number, Number, Number, Number], &rows);
 }
 
 /// Of one look there is no course, only how it stands.

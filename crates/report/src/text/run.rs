@@ -45,10 +45,8 @@ pub(super) fn conditions(page: &mut TextPage, run: &RunReport) {
 /// What came about in a second, and in all.
 fn rates(page: &mut TextPage, run: &RunReport) {
     page.heading("Throughput");
-    page.table(
-        &[ColumnAlign::Words, ColumnAlign::Number, ColumnAlign::Number, ColumnAlign::Number],
-        &phrases::rates(run),
-    );
+    use ColumnAlign::{Number, Words};
+    page.table(&[Words, Number, Number, Number], &phrases::rates(run));
     phrases::replay(run).iter().for_each(|text| page.paragraph(text));
 }
 
@@ -180,16 +178,8 @@ fn write_requests_by_name(page: &mut TextPage, run: &RunReport) {
             time(dist.p99),
         ]);
     }
-    page.table(
-        &[
-            ColumnAlign::Words,
-            ColumnAlign::Number,
-            ColumnAlign::Number,
-            ColumnAlign::Number,
-            ColumnAlign::Number,
-        ],
-        &rows,
-    );
+    use ColumnAlign::{Number, Words};
+    page.table(&[Words, Number, Number, Number, Number], &rows);
     if let Some(more) = run.requests_by_name.len().checked_sub(ROWS_MAX).filter(|more| *more > 0) {
         page.paragraph(&format!("and {} more in the JSON", plural(more as u64, "request")));
     }

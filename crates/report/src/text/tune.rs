@@ -214,16 +214,8 @@ pub(super) fn rounds_table(page: &mut TextPage, tune: &TuneReport, rows_max: usi
             phrases::round_outcome(tune, round),
         ]);
     }
-    page.table(
-        &[
-            ColumnAlign::Number,
-            ColumnAlign::Words,
-            ColumnAlign::Number,
-            ColumnAlign::Number,
-            ColumnAlign::Words,
-        ],
-        &rows,
-    );
+    use ColumnAlign::{Number, Words};
+    page.table(&[Number, Words, Number, Number, Words], &rows);
 }
 
 /// What limits now, and what that means.

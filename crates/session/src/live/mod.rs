@@ -27,10 +27,10 @@ pub use server::Server;
 pub use servers::Servers;
 pub use sweep::{LiveSide, LiveSweep, UnobservedTarget};
 pub use target::{ConfirmPlan, LiveTarget};
+pub use webdyno_host::os::clock::clock_us as monotonic_us;
 
 use crate::log::writer::{EventLog, EventObserver};
 use crate::recording::Recording;
-use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,12 +83,6 @@ pub struct LiveSession {
     interrupted: Arc<AtomicBool>,
     /// What makes the loads; `None` for the engine of this machine.
     generator: Option<Arc<dyn Generator>>,
-}
-
-/// CLOCK_MONOTONIC in microseconds: the one clock of tool, engine and agent on a machine.
-pub fn monotonic_us() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
 impl LiveSession {

@@ -29,8 +29,7 @@ fn server() -> EventBody {
 }
 
 fn sample(value: f64, missing: Option<&str>) -> EventBody {
-    let lack =
-        |signal: &str| MissingSignal { signal: signal.into(), why: "w".into(), how_to_enable: "h".into() };
+    let lack = |signal: &str| MissingSignal::new(signal, "w", "h");
     let sample = Sample {
         source: "cpu".into(),
         values: [("cpu.idle_s".to_owned(), Number(value))].into(),

@@ -162,11 +162,7 @@ mod tests {
     const BEGAN: &str = "2026-11-21T03:00:00Z";
 
     fn sample(t_us: u64, source: &str, missing: Option<&[&str]>) -> Event {
-        let lack = |signal: &&str| MissingSignal {
-            signal: (*signal).to_owned(),
-            why: "why".into(),
-            how_to_enable: "how".into(),
-        };
+        let lack = |signal: &&str| MissingSignal::new(*signal, "why", "how");
         let missing = missing.map(|signals| signals.iter().map(lack).collect());
         let sample = Sample { source: source.into(), missing, ..Sample::default() };
         Event { v: 1, seq: 0, t_us, body: EventBody::Sample { host: None, sample } }

@@ -82,6 +82,6 @@ impl Tuning {
             is_fault && finding.id != LimitId::ApacheSpawnLag && finding.confidence >= CAUSE_CONFIDENCE_MIN
         });
         let policy = TuningPolicy { allow_restart: self.options.allow_restart, first_only: true };
-        Ok(choose_remedy(&diagnosis, &self.tried, policy).ok())
+        Ok(choose_remedy(&diagnosis, &self.tried, policy))
     }
 }

@@ -205,15 +205,12 @@ impl Tuning {
         }
         let allow_restart = self.options.allow_restart || !self.options.apply;
         let policy = TuningPolicy { allow_restart, first_only: is_harmed };
-        Ok(choose_remedy(&diagnosis, &self.tried, policy).map_err(|_| {
-            if self.restart_refused {
-                StopReason::NeedsRestart
-            } else if self.proposed.is_empty() {
-                StopReason::NothingHelps
-            } else {
-                StopReason::Proposed
-            }
-        }))
+        let why_not = match self.proposed.is_empty() {
+            _ if self.restart_refused => StopReason::NeedsRestart,
+            true => StopReason::NothingHelps,
+            false => StopReason::Proposed,
+        };
+        Ok(choose_remedy(&diagnosis, &self.tried, policy).ok_or(why_not))
     }
 
     /// Shows a plan, and makes and verifies its change, or leaves it to others.

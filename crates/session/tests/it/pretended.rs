@@ -140,7 +140,7 @@ impl HarmGuard for PretendedHarmGuard {
                 });
             });
         }
-        vec![MissingSignal { signal: "errors".into(), why: "none".into(), how_to_enable: "see to it".into() }]
+        vec![MissingSignal::new("errors", "none", "see to it")]
     }
 
     fn end(&self) {}

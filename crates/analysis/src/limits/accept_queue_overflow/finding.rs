@@ -145,14 +145,10 @@ fn remedies(facts: &Facts, overflows_per_s: f64, limit: Option<f64>) -> Vec<Reme
         format_number(attempts_per_s)
     );
     let remedy = |setting: SettingId, from: Option<f64>, class, risk: &str| Remedy {
-        setting,
         from: from.map(|value| SettingValue::Integer(value as i64)),
         to: to.clone(),
         class,
-        risk: risk.into(),
-        why: why.clone(),
-        predicted: None,
-        together_with: vec![],
+        ..manual(setting, risk, why.clone())
     };
     let mut all: Vec<Remedy> = vec![];
     // The queue that is smaller than ListenBacklog is clipped by somaxconn: only that one helps then.

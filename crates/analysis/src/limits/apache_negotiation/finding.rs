@@ -2,6 +2,7 @@
 
 use crate::facts::Facts;
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::file_cost;
 use crate::resources::file_cost::file_cost;
 use crate::settings::effective;
@@ -111,14 +112,10 @@ fn name_in_full(
 
 fn remedies(met: &NegotiationCause) -> Vec<Remedy> {
     let remedy = |setting: &str, from: &EffectiveSetting, to: Option<String>, risk: &str, why: &str| Remedy {
-        setting: SettingId::of_service("apache", setting).of_part(&from.part),
         from: Some(SettingValue::Text(from.value.clone())),
         class: if to.is_some() { ApplyClass::Reload } else { ApplyClass::Manual },
         to: to.map(SettingValue::Text),
-        risk: risk.into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
+        ..manual(SettingId::of_service("apache", setting).of_part(&from.part), risk, why)
     };
     let index = met.index.as_ref().map(|index| {
         remedy(

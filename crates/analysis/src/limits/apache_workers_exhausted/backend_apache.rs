@@ -7,6 +7,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
+use crate::resources::concurrency::has_lasting_queue;
 use crate::resources::{worker_remedies, worker_waits};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
@@ -17,8 +18,6 @@ use webdyno_model::setting::SettingId;
 /// A queue that is at least so long, and at least this share of what is in flight.
 const QUEUE_MIN: f64 = 3.0;
 const QUEUE_FRACTION_MIN: f64 = 0.1;
-/// It stands there in most of the samples.
-const WAITING_FRACTION_MIN: f64 = 0.5;
 /// One kind of evidence, of a queue that nothing but workers empties.
 const CONFIDENCE: f64 = 0.85;
 /// Another queue behind this one: its workers may wait there.
@@ -44,10 +43,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let workers = apache.number("MaxRequestWorkers").filter(|workers| *workers >= 1.0)?;
-    let stands = |other: &str| has_lasting_queue(facts, other);
     let is_in_front = facts
         .each(FactId::backend_queue_mean)
-        .any(|(other, queue)| other != listener && queue >= QUEUE_MIN && stands(other));
+        .any(|(other, queue)| other != listener && queue >= QUEUE_MIN && has_lasting_queue(facts, other));
     let share = in_flight.map(|in_flight| significant((queue / in_flight).min(1.0), 3));
     let cited = fact_ids! { rate, ended_per_s, offered_rate, response_time_mean_us, in_flight_mean, cpu_busy_fraction };
     let mut proof = facts.cite_of(&fact_ids! { backend_queue_mean, backend_waiting_fraction }, listener);
@@ -81,11 +79,6 @@ fn queue_of<'a>(facts: &'a Facts, apache: &ServiceSnapshot) -> Option<(&'a str, 
     let of_it = facts.each(FactId::backend_queue_mean).filter(|(at, _)| at.ends_with(&port));
     let longest = of_it.max_by(|a, b| a.1.total_cmp(&b.1))?;
     (longest.1 >= QUEUE_MIN && has_lasting_queue(facts, longest.0)).then_some(longest)
-}
-
-fn has_lasting_queue(facts: &Facts, listener: &str) -> bool {
-    let share = facts.value_of(FactId::backend_waiting_fraction, listener);
-    share.is_some_and(|share| share >= WAITING_FRACTION_MIN)
 }
 
 /// The facts as they are for it: what is of the processes of the server in front says nothing of its own.

@@ -6,6 +6,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::conntrack_full;
+use crate::resources::concurrency::has_lasting_queue;
 use crate::wording::{format_number, format_time};
 
 /// A queue that is at least this share of the workers holds these; a shorter one is a burst.
@@ -13,8 +14,6 @@ const QUEUE_FRACTION_MIN: f64 = 0.2;
 const QUEUE_MIN: f64 = 3.0;
 /// So many of the workers wait for connections that the machine drops itself.
 const DROPPED_FRACTION_MIN: f64 = 0.5;
-/// It stands there in most of the samples.
-const WAITING_FRACTION_MIN: f64 = 0.5;
 
 /// What the workers wait for, in a sentence; `None` where nothing shows that they wait in turn. The queues of PHP-FPM are told
 /// apart by rules of their own.
@@ -34,13 +33,8 @@ pub(crate) fn are_connections_dropped(facts: &Facts, workers: f64) -> bool {
 
 /// Connections that wait until another program on this machine takes them.
 fn queue(facts: &Facts, workers: f64) -> Option<String> {
-    let holds = |listener: &str| {
-        facts
-            .value_of(FactId::backend_waiting_fraction, listener)
-            .is_some_and(|share| share >= WAITING_FRACTION_MIN)
-    };
     let long = facts.each(FactId::backend_queue_mean).filter(|(listener, queue)| {
-        *queue >= QUEUE_MIN && *queue >= QUEUE_FRACTION_MIN * workers && holds(listener)
+        *queue >= QUEUE_MIN && *queue >= QUEUE_FRACTION_MIN * workers && has_lasting_queue(facts, listener)
     });
     let (listener, queue) = long.max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(format!(

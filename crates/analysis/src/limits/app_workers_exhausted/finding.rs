@@ -1,6 +1,6 @@
 //! When `app-workers-exhausted` is found, what proves it, and what to change.
 
-use super::full_application::{FullApplication, cores, full_application, lasts};
+use super::full_application::{FullApplication, cores, full_application};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::single_thread_saturated;
@@ -69,7 +69,7 @@ fn confidence(facts: &Facts, full: &FullApplication<'_>) -> f64 {
     let stands_behind = facts.each(FactId::backend_queue_mean).any(|(other, queue)| {
         let may_be =
             other != full.listener && !full.listener.is_empty() && !is_client_of(facts, other, full.listener);
-        may_be && queue >= QUEUE_MIN && lasts(facts, other)
+        may_be && queue >= QUEUE_MIN && concurrency::has_lasting_queue(facts, other)
     });
     let one_thread = single_thread_saturated::finding::check(facts).is_some();
     // Its workers wait for another server, which is known to be slower than it was alone.

@@ -10,8 +10,6 @@ use crate::resources::concurrency;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::settings::backends::{self, UNKNOWN};
 
-/// A queue stands there in most of the samples.
-const WAITING_FRACTION_MIN: f64 = 0.5;
 /// Programs that have a finding of their own for it.
 const OTHERS: [&str; 4] = ["php_fpm", "apache", "mariadb", "nginx"];
 /// Of the requests that an application server has taken in, so many are more than it works on.
@@ -50,8 +48,9 @@ pub(super) fn full_application(facts: &Facts) -> Option<FullApplication<'_>> {
 fn behind(facts: &Facts) -> Option<FullApplication<'_>> {
     let topology = facts.topology.as_ref();
     let of = |listener: &str| topology.and_then(|topology| backends::listening_at(topology, listener));
-    let lasting = facts.each(FactId::backend_queue_mean).filter(|(listener, _)| lasts(facts, listener));
-    let (listener, queue) = lasting
+    let queues = facts.each(FactId::backend_queue_mean);
+    let (listener, queue) = queues
+        .filter(|(listener, _)| concurrency::has_lasting_queue(facts, listener))
         .filter(|(listener, _)| !has_rule_of_its_own(facts, listener))
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
     let program = of(listener).map(|(name, service)| (name, backends::program_name(service)));
@@ -67,11 +66,6 @@ pub(crate) fn has_rule_of_its_own(facts: &Facts, listener: &str) -> bool {
     let service = facts.topology.as_ref().and_then(|topology| backends::listening_at(topology, listener));
     concurrency::is_fastcgi_target(facts, listener)
         || service.is_some_and(|(_, service)| OTHERS.contains(&service.service.as_str()))
-}
-
-pub(super) fn lasts(facts: &Facts, listener: &str) -> bool {
-    let share = facts.value_of(FactId::backend_waiting_fraction, listener);
-    share.is_some_and(|share| share >= WAITING_FRACTION_MIN)
 }
 
 /// Processes that serve, where each has one thread: one of several only leads the others.

@@ -256,7 +256,6 @@ fn ports_bind_towards_other_machines_only() {
     ] {
         let each = [
             (FactId::ahead_ports_used_max, remote, 510.0),
-            (FactId::ahead_ports_time_wait_max, remote, 500.0),
             (FactId::ahead_ports_time_wait_per_s, remote, 200.0),
         ];
         let facts =

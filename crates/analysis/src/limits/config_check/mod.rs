@@ -5,6 +5,7 @@
 
 use crate::facts::Facts;
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::fact::Fact;
@@ -59,16 +60,7 @@ pub(crate) fn remedy(
     class: ApplyClass,
     (why, risk): (String, &str),
 ) -> Remedy {
-    Remedy {
-        setting,
-        from,
-        to: Some(to),
-        class,
-        risk: risk.into(),
-        why,
-        predicted: None,
-        together_with: vec![],
-    }
+    Remedy { from, to: Some(to), class, ..manual(setting, risk, why) }
 }
 
 pub(crate) fn change(service: &str, setting: &str, to: i64) -> SettingChange {

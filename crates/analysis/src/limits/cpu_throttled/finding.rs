@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::common::alone_words;
 use crate::limits::cpu_throttled::backend;
 use crate::limits::cpu_throttled::quota::{by_who_set_it, rounded};
 use crate::limits::healthy::response_time::slower_than_alone;
@@ -99,11 +100,7 @@ fn by_silence(facts: &Facts) -> Option<Finding> {
         summary: format!(
             "The service's control group may use {} of a core, and under this load the agent got too little of it to read how busy it is.{}",
             format_number(quota),
-            slower.map_or(String::new(), |(alone_us, usual_us)| format!(
-                " A request alone takes {}, under this load {}.",
-                format_time(alone_us),
-                format_time(usual_us)
-            ))
+            alone_words(slower)
         ),
         confidence: if slower.is_some() { CONFIDENCE_SILENT } else { CONFIDENCE_SILENT_WATCHED },
         explains_fraction: slower.map(|(alone_us, usual_us)| significant(1.0 - alone_us / usual_us, 3)),
@@ -236,7 +233,7 @@ fn remedy(facts: &Facts, quota: Option<f64>) -> Option<Remedy> {
     let why = match needed.filter(|needed| *needed >= 2.0 * quota) {
         Some(_) => format!(
             "a request costs {} of CPU time, at {} req/s, plus {:.0}% as requests do not arrive evenly",
-            crate::wording::format_time(per_request.unwrap_or(0.0) * 1e6),
+            format_time(per_request.unwrap_or(0.0) * 1e6),
             format_number(offered.unwrap_or(0.0)),
             (ROOM - 1.0) * 100.0
         ),

@@ -63,19 +63,18 @@ pub(crate) fn remedies(facts: &Facts, limit: Option<f64>) -> Vec<Remedy> {
         to: SettingValue::Integer(to as i64),
     });
     let name = if is_of_user { "max_user_connections" } else { "max_connections" };
-    vec![
-        Remedy {
-            setting: SettingId::of_service("mariadb", name),
-            from: Some(SettingValue::Integer(limit as i64)),
-            to: Some(SettingValue::Integer(to as i64)),
-            class: ApplyClass::Live,
-            risk: format!("{memory}more statements at once"),
-            why: format!("{why}{bound}"),
-            predicted: None,
-            together_with: along.into_iter().collect(),
-        }
-        .predicting(facts),
-    ]
+    // In a closed load those who got errors came back at once, and would not have.
+    let offered = facts.value(FactId::offered_rate);
+    vec![Remedy {
+        setting: SettingId::of_service("mariadb", name),
+        from: Some(SettingValue::Integer(limit as i64)),
+        to: Some(SettingValue::Integer(to as i64)),
+        class: ApplyClass::Live,
+        risk: format!("{memory}more statements at once"),
+        why: format!("{why}{bound}"),
+        predicted: offered.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR)),
+        together_with: along.into_iter().collect(),
+    }]
 }
 
 const WHY_WORKERS: &str =
@@ -98,20 +97,6 @@ fn wanted(facts: &Facts, limit: Option<f64>) -> Result<(f64, String), &'static s
 pub(crate) fn limit_of_user(facts: &Facts, of_all: Option<f64>) -> Option<f64> {
     let of_user = setting_source::of(facts, "mariadb", "max_user_connections")?.number()?;
     (of_user >= 1.0 && of_all.is_none_or(|of_all| of_user < of_all)).then_some(of_user)
-}
-
-/// With the prediction, where the requests come at a rate of their own: in a closed load those who got errors came back at
-/// once, and would not have.
-trait WithPrediction {
-    fn predicting(self, facts: &Facts) -> Self;
-}
-
-impl WithPrediction for Remedy {
-    fn predicting(self, facts: &Facts) -> Self {
-        let offered = facts.value(FactId::offered_rate);
-        let predicted = offered.map(|rate| concurrency::predicted(facts, rate, PREDICTION_ERROR));
-        Self { predicted, ..self }
-    }
 }
 
 fn number_by_workers(workers: f64) -> (f64, String) {

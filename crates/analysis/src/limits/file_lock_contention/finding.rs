@@ -2,11 +2,12 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::common::alone_words;
 use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
 use crate::limits::session_lock::finding::{explained_share, is_much};
 use crate::resources::memory_evidence;
-use crate::wording::{format_number, format_time};
+use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
@@ -44,9 +45,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let of = facts.value(FactId::in_flight_mean).map_or(String::new(), |in_flight| {
         format!(" of {} requests in flight", format_number(significant(in_flight, 3)))
     });
-    let alone = slower.map_or(String::new(), |(alone, usual)| {
-        format!(" A request alone takes {}, under this load {}.", format_time(alone), format_time(usual))
-    });
+    let alone = alone_words(slower);
     let mut cited = facts.cite_of(&[FactId::file_lock_waiting_mean], file);
     cited.extend(facts.cite(&fact_ids! {
         lock_waiting_mean, in_flight_mean, response_time_mean_us, response_time_alone_us, cpu_busy_fraction, rate,

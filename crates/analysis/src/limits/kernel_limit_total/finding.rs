@@ -3,9 +3,9 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::conntrack_full;
+use crate::limits::manual_remedy::manual;
 use crate::wording::format_number;
-use webdyno_model::change::ApplyClass;
-use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::diagnosis::Finding;
 use webdyno_model::setting::SettingId;
 
 const CONFIDENCE: f64 = 0.95;
@@ -19,16 +19,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let is_sure = facts.opening_stopped;
-    let remedy = |setting: &str, class, why: &str| Remedy {
-        setting: SettingId::generator(setting),
-        from: None,
-        to: None,
-        class,
-        risk: "none for the server".into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
-    };
+    let remedy = |setting: &str, why: &str| manual(SettingId::generator(setting), "none for the server", why);
     Some(Finding {
         id: LimitId::KernelLimitTotal.into(),
         summary: format!(
@@ -46,12 +37,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             failed_fraction, rate,
         }),
         remedies: vec![
-            remedy("kept connections", ApplyClass::Manual, "one connection then carries many requests"),
-            remedy(
-                &total.limit,
-                ApplyClass::Manual,
-                "a larger table fills later; measure for longer than entries are held",
-            ),
+            remedy("kept connections", "one connection then carries many requests"),
+            remedy(&total.limit, "a larger table fills later; measure for longer than entries are held"),
         ],
     })
 }

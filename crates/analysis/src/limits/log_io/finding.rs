@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::{memory_evidence, request_cost, worker_waits};
 use crate::settings::effective;
 use crate::wording::{format_number, format_time};
@@ -208,24 +209,14 @@ fn finding(facts: &Facts, summary: String, confidence: f64, explains: f64, slow:
 }
 
 fn remedies(facts: &Facts, slow: &LogWait) -> Vec<Remedy> {
-    let remedy = |setting: SettingId, class, risk: &str, why: &str| Remedy {
-        setting,
-        from: None,
-        to: None,
-        class,
-        risk: risk.into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
-    };
     let buffered = || {
         let service = facts.service.as_ref()?;
         if service.service == NGINX {
             return Some(Remedy {
                 to: Some(SettingValue::Text(NGINX_BUFFER.into())),
-                ..remedy(
+                class: ApplyClass::Reload,
+                ..manual(
                     SettingId::of_service(NGINX, "access_log buffer"),
-                    ApplyClass::Reload,
                     "lines appear up to a second later; unwritten lines are lost if a worker crashes",
                     "writes a block of lines when it is full, or after a second, instead of each line",
                 )
@@ -236,23 +227,21 @@ fn remedies(facts: &Facts, slow: &LogWait) -> Vec<Remedy> {
         (!is_on).then(|| Remedy {
             from: value.map(|value| SettingValue::parse(&value)),
             to: Some(SettingValue::Text("On".into())),
-            ..remedy(
+            class: ApplyClass::Reload,
+            ..manual(
                 SettingId::of_service("apache", "BufferedLogs"),
-                ApplyClass::Reload,
                 "unwritten lines are lost if a process crashes: up to 4 kB each",
                 "writes a block of lines when it is full, instead of each line",
             )
         })
     };
-    let file = remedy(
+    let file = manual(
         SettingId::of_service("apache", "CustomLog"),
-        ApplyClass::Manual,
         "the program gets the lines a moment later, and must follow the file when it is rotated",
         "writing to a file takes microseconds; the program can read the file, and no worker waits for it",
     );
-    let disk = remedy(
+    let disk = manual(
         SettingId::hardware("disk of the logs"),
-        ApplyClass::Manual,
         "without `sync` the last seconds of the log may be lost on a power failure",
         "use a disk that may delay writes (no `sync`), or a faster one that is not shared",
     );

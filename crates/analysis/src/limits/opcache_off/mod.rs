@@ -20,8 +20,7 @@ pub(crate) mod finding;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;
-use crate::limits::{Limit, LimitId, LimitKind, LimitWork};
-use webdyno_model::processor_time::ProcessorWork;
+use crate::limits::{Limit, LimitId, LimitKind, opcache_full};
 
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
@@ -29,24 +28,10 @@ pub const LIMIT: Limit = Limit {
         cores, cpu_busy_fraction, cpu_per_request_us, ended_per_s, fpm_cpu_cores, in_flight_mean,
         opcache_enabled, rate, service_cpu_cores,
     }],
-    causes: &[
-        LimitId::CpuSaturated,
-        LimitId::CpuThrottled,
-        LimitId::PhpFpmWorkersExhausted,
-        LimitId::ApacheWorkersExhausted,
-        LimitId::AcceptQueueOverflow,
-    ],
+    causes: opcache_full::LIMIT.causes,
     config_checks: &[config_check::opcache_off],
     relieves: &[Resource::Processors],
     kind: Some(LimitKind::DocumentCost),
-    work: Some(LimitWork {
-        certain: &[ProcessorWork::PhpCompilation],
-        possible: &[
-            ProcessorWork::Php,
-            ProcessorWork::FileSystem,
-            ProcessorWork::Memory,
-            ProcessorWork::Copy,
-        ],
-    }),
+    work: opcache_full::LIMIT.work,
     ..Limit::of(LimitId::OpcacheOff, "OPcache is off", finding::check)
 };

@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::resources::concurrency::has_lasting_queue;
 use crate::resources::php_fpm;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::settings::backends;
@@ -23,7 +24,6 @@ const CONFIDENCE_QUEUED: f64 = 0.8;
 /// Behind it all children of PHP-FPM are busy: with more files more would wait for them, and no more be answered.
 const CONFIDENCE_BEFORE_POOL: f64 = 0.5;
 const QUEUE_MIN: f64 = 2.0;
-const WAITING_FRACTION_MIN: f64 = 0.5;
 
 /// Requests that fail at all.
 const FAILED_FRACTION_MIN: f64 = 0.001;
@@ -99,12 +99,8 @@ fn is_queued_for(facts: &Facts, program: Option<&str>) -> bool {
         let at = facts.topology.as_ref().and_then(|topology| backends::listening_at(topology, listener));
         at.is_some_and(|(name, _)| Some(name.as_str()) == program)
     };
-    let lasts = |listener: &str| {
-        let share = facts.value_of(FactId::backend_waiting_fraction, listener);
-        share.is_some_and(|share| share >= WAITING_FRACTION_MIN)
-    };
     let mut queues = facts.each(FactId::backend_queue_mean);
-    queues.any(|(listener, queue)| queue >= QUEUE_MIN && lasts(listener) && is_its(listener))
+    queues.any(|(at, queue)| queue >= QUEUE_MIN && has_lasting_queue(facts, at) && is_its(at))
 }
 
 fn summary(facts: &Facts, owner: &FilesOwner<'_>, message: Option<FactId>) -> String {

@@ -32,10 +32,9 @@ pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
         ahead_fullest_open_files_limit, ahead_fullest_open_files_max, ahead_open_files_limit,
         ahead_open_files_max, backend_open_files_fraction, backend_open_files_limit, backend_open_files_max,
-        backend_queue_mean, backend_waiting_fraction,
-        failed_fraction, kernel_file_max_messages, open_files_fraction, open_files_limit, open_files_max,
-        nginx_open_files_messages, open_files_messages, open_files_program_messages, open_files_system_messages, rate,
-        resource_short_exits, system_open_files_limit, system_open_files_max,
+        backend_queue_mean, failed_fraction, kernel_file_max_messages, nginx_open_files_messages,
+        open_files_fraction, open_files_limit, open_files_max, open_files_messages, open_files_program_messages,
+        open_files_system_messages, rate, resource_short_exits, system_open_files_limit, system_open_files_max,
     }],
     causes: &[
         LimitId::BackendRefused,

@@ -89,9 +89,6 @@ impl<'a> FullPool<'a> {
         let (name, queue) = queues.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let at_once = concurrency::requests_in_flight(facts);
         let is_noticed = at_once.is_none_or(|at_once| queue >= QUEUE_FRACTION_MIN * at_once);
-        let waits = facts
-            .value_of(FactId::backend_waiting_fraction, name)
-            .is_some_and(|share| share >= OBSERVED_FRACTION_MIN);
         // One of them only leads the others.
         let processes =
             facts.value(FactId::fpm_program_processes).map(|all| all - 1.0).filter(|all| *all >= 1.0);
@@ -111,7 +108,7 @@ impl<'a> FullPool<'a> {
             is_reported: false,
             is_address: true,
         };
-        (queue >= 1.0 && is_noticed && waits).then_some(found)
+        (queue >= 1.0 && is_noticed && concurrency::has_lasting_queue(facts, name)).then_some(found)
     }
 
     pub(crate) fn to_text(&self) -> String {

@@ -3,6 +3,8 @@
 use crate::facts::{FactId, Facts};
 use crate::limits::manual_remedy::manual;
 use crate::limits::php_fpm_workers_exhausted::pool::FullPool;
+use crate::resources::worker_remedies::{CPU_FRACTION_MAX, PREDICTION_ERROR, PREDICTION_ERROR_CPU};
+use crate::resources::workers::HEADROOM;
 use crate::resources::{concurrency, database_connections, memory_pressure, php_fpm, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::{ApplyClass, SettingChange};
@@ -10,15 +12,8 @@ use webdyno_model::diagnosis::{Predicted, Remedy};
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
-/// Room above the measured demand.
-const HEADROOM: f64 = 1.3;
 /// The share of the available memory that more processes may take: the rest is for what they make others need.
 const MEMORY_FRACTION_MAX: f64 = 0.8;
-/// Published errors of such predictions: a tenth where workers bind, a fifth across the limit of the processors.
-const PREDICTION_ERROR: f64 = 0.10;
-const PREDICTION_ERROR_CPU: f64 = 0.20;
-/// The share of the processors above which there is no room.
-const CPU_FRACTION_MAX: f64 = 0.95;
 
 pub(crate) fn remedies(facts: &Facts, pool: &FullPool<'_>) -> Vec<Remedy> {
     let name = Some(pool.set_as.as_str()).filter(|name| !name.is_empty());

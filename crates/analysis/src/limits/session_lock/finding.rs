@@ -2,9 +2,10 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::common::alone_words;
 use crate::limits::manual_remedy::manual;
 use crate::resources::{concurrency, memory_evidence, workers};
-use crate::wording::{format_number, format_time};
+use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
@@ -36,9 +37,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         format!(" of {} requests in flight", format_number(significant(in_flight, 3)))
     });
     let alone = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
-    let alone = alone.map_or(String::new(), |(alone, usual)| {
-        format!(" A request alone takes {}, under this load {}.", format_time(alone), format_time(usual))
-    });
+    let alone = alone_words(alone);
     Some(Finding {
         id: LimitId::SessionLock.into(),
         summary: format!(

@@ -2,11 +2,11 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::{concurrency, memory_evidence, processors};
 use crate::settings::backends;
 use crate::wording::format_number;
-use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::SettingValue;
@@ -261,59 +261,48 @@ fn explained_share(facts: &Facts, found: &Saturated) -> Option<f64> {
 const STORES: [&str; 3] = ["redis", "valkey", "keydb"];
 
 fn remedy(facts: &Facts, found: &Saturated, usable: f64) -> Remedy {
-    let manual = |setting: SettingId, to: Option<i64>, risk: &str, why: &str| Remedy {
-        setting,
-        from: None,
-        to: to.map(SettingValue::Integer),
-        class: ApplyClass::Manual,
-        risk: risk.into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
-    };
+    let to = Some(SettingValue::Integer(usable.floor() as i64));
     let is_front_nginx = found.instance.is_none() && facts.is_service("nginx");
     let is_front_lighttpd = found.instance.is_none() && facts.is_service("lighttpd");
     let is_of = |names: &[&str]| names.iter().any(|name| found.program.starts_with(name));
     match found.instance.as_deref() {
         _ if is_front_nginx => manual(
             SettingId::of_service("nginx", "listen"),
-            None,
             "none for the site",
             "one worker has nearly all connections: `listen .. reuseport` spreads new ones over all workers; and less work for each response (gzip_comp_level)",
         ),
         _ if is_front_lighttpd && lighttpd_workers(facts) > found.processes => manual(
             SettingId::of_service("lighttpd", "server.max-keep-alive-requests"),
-            None,
             "more connections are begun, each with its handshakes",
             "one of several workers has nearly all the work: a connection stays with the worker that accepted it, and one that ends earlier is spread anew; and less work for each response (what it compresses, and how)",
         ),
         _ if is_front_lighttpd => Remedy {
             from: facts.setting(LIGHTTPD_WORKERS).map(|workers| SettingValue::Integer(workers as i64)),
+            to,
             ..manual(
                 SettingId::of_service("lighttpd", LIGHTTPD_WORKERS),
-                Some(usable.floor() as i64),
                 "a restart; each worker has its own counts of mod_status, its own server.max-connections and rate limits",
                 "each process serves its connections in one thread: one for each core; before that less work for each response (what it compresses, and how)",
             )
         },
         Some(_) if is_of(&["mariadb"]) || is_of(&processors::DATABASES) => manual(
             SettingId::application("statements"),
-            None,
             "none",
             "a statement uses one core: find the longest one (SHOW FULL PROCESSLIST, or pg_stat_activity, under load), and give it an index or split it",
         ),
         Some(_) if is_of(&STORES) => manual(
             SettingId::application("commands"),
-            None,
             "none",
             "it executes one command after the other: find those that cost most (SLOWLOG GET, INFO commandstats), none that goes over all keys (KEYS), and many values by one (MGET)",
         ),
-        _ => manual(
-            SettingId::application("workers"),
-            Some(usable.floor() as i64),
-            "each process takes as much memory as the one that runs, and shares no state in memory with it",
-            "one process for each core (workers of gunicorn, cluster mode of Node and Puma): a thread uses one core at most",
-        ),
+        _ => Remedy {
+            to,
+            ..manual(
+                SettingId::application("workers"),
+                "each process takes as much memory as the one that runs, and shares no state in memory with it",
+                "one process for each core (workers of gunicorn, cluster mode of Node and Puma): a thread uses one core at most",
+            )
+        },
     }
 }
 

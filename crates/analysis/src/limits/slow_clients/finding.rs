@@ -2,6 +2,7 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::manual_remedy::manual;
 use crate::limits::{apache_async_cap, keepalive_holds_workers};
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{worker_waits, workers};
@@ -175,14 +176,10 @@ fn slow_by_completions(facts: &Facts, workers: f64) -> Option<SlowClients> {
 
 fn remedies(facts: &Facts) -> Vec<Remedy> {
     let remedy = |setting: &str, from: Option<&str>, to: Option<&str>, class, risk: &str, why: &str| Remedy {
-        setting: SettingId::of_service("apache", setting),
         from: from.map(|from| SettingValue::Text(from.into())),
         to: to.map(|to| SettingValue::Text(to.into())),
         class,
-        risk: risk.into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
+        ..manual(SettingId::of_service("apache", setting), risk, why)
     };
     let mode = facts.service.as_ref().and_then(|service| service.mode.as_deref());
     let sendfile = remedy(

@@ -2,6 +2,7 @@
 //! `KeepAlive`, `SSLSessionCache` of Apache, `keepalive_timeout`, `ssl_session_cache` of nginx.
 
 use crate::facts::Facts;
+use crate::limits::manual_remedy::manual;
 use crate::settings::effective;
 use webdyno_model::change::{ApplyClass, SettingChange};
 use webdyno_model::diagnosis::Remedy;
@@ -118,16 +119,8 @@ fn remedy(
     risk: &str,
     why: &str,
 ) -> Remedy {
-    Remedy {
-        setting: SettingId::of_service(service, setting),
-        from: None,
-        to: to.map(SettingValue::parse),
-        class,
-        risk: risk.into(),
-        why: why.into(),
-        predicted: None,
-        together_with: vec![],
-    }
+    let to = to.map(SettingValue::parse);
+    Remedy { to, class, ..manual(SettingId::of_service(service, setting), risk, why) }
 }
 
 fn keep_alive(timeout: Option<&str>) -> Remedy {

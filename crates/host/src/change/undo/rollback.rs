@@ -74,14 +74,8 @@ fn pending_in(path: PathBuf, history: &History, system: &dyn System) -> Option<P
     })
 }
 
-/// Restores what was there before every session that is pending or kept, on this machine's disk. One line for each
-/// thing that was done; none when nothing is pending. Conflicts and journals that cannot be read are an error, after
-/// everything else is done.
-pub fn rollback_all(state: &StateDir) -> Result<Vec<String>> {
-    rollback_with(&Tools::of_this_machine(state.clone()))
-}
-
-/// [`rollback_all`] with given seams.
+/// Restores what was there before every session that is pending or kept. One line for each thing that was done; none when
+/// nothing is pending. Conflicts and journals that cannot be read are an error, after everything else is done.
 pub fn rollback_with(tools: &Tools) -> Result<Vec<String>> {
     let is_over = |history: &History| history.is_settled() && !history.is_open();
     let is_done = |history: &History| is_over(history) && !has_unreported_conflicts(history);
@@ -139,11 +133,6 @@ fn after_a_later_one(history: &History) -> UserError {
 
 /// Undoes what was never kept of sessions whose guardian is gone, as their guardian would have done. A session
 /// that is at work, be it on its own end, is left to itself.
-pub fn undo_interrupted(state: &StateDir) -> Result<RollbackOutcome> {
-    undo_interrupted_with(&Tools::of_this_machine(state.clone()))
-}
-
-/// [`undo_interrupted`] with given seams.
 pub fn undo_interrupted_with(tools: &Tools) -> Result<RollbackOutcome> {
     let system = tools.system.as_ref();
     let is_cut_off = |history: &History| history.is_open() && !history.guardian_is_alive(system);

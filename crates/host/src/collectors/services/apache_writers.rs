@@ -105,11 +105,8 @@ mod tests {
             ApacheWriters.read(&target).values
         };
         let full = [(SEEN.to_owned(), 1.0), (LOGGING.to_owned(), 1.0)];
-        service.missing = vec![MissingSignal {
-            signal: "apache_access_log".into(),
-            why: "|/usr/bin/send: it is written to a program".into(),
-            how_to_enable: String::new(),
-        }];
+        let why = "|/usr/bin/send: it is written to a program";
+        service.missing = vec![MissingSignal::new("apache_access_log", why, "")];
         let end = Instant::now() + Duration::from_secs(20);
         while read(&service) != full && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(20));

@@ -5,7 +5,7 @@
 //! Documentation/networking/proc_net_tcp.rst. A closed one (TIME_WAIT) has no inode and no user, and is left out. No rights are needed. Where
 //! netlink is refused, `/proc/net/tcp` and `/proc/net/unix` tell the same, without the peers of unix sockets.
 
-use crate::os::procfs;
+use crate::os::{procfs, sockets};
 use netlink_packet_core::{
     Emitable, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload, Nla as _,
 };
@@ -16,7 +16,7 @@ use netlink_packet_sock_diag::unix::nlas::{Nla, UnixDiagName};
 use netlink_packet_sock_diag::unix::{self as unix_diag, ShowFlags, UnixRequest, UnixResponse};
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress, protocols::NETLINK_SOCK_DIAG};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Datagrams of one answer at most: each holds some hundred sockets.
@@ -249,19 +249,10 @@ fn parse_tcp(line: &str) -> Option<Tcp> {
     })
 }
 
-/// `0100007F:1F90`: 32-bit words of network order, each shown in the machine's order, and the port.
+/// `0100007F:1F90`: an address as the kernel prints it, and the port.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let (hex, port) = text.split_once(':')?;
-    let mut bytes = [0; 16];
-    for (index, chunk) in bytes.chunks_exact_mut(4).take(hex.len() / 8).enumerate() {
-        let word = u32::from_str_radix(hex.get(index * 8..index * 8 + 8)?, 16).ok()?;
-        chunk.copy_from_slice(&word.to_ne_bytes());
-    }
-    let address: IpAddr = match hex.len() {
-        8 => Ipv4Addr::from(*bytes.first_chunk::<4>()?).into(),
-        32 => Ipv6Addr::from(bytes).into(),
-        _ => return None,
-    };
+    let address = sockets::parse_address(hex)?;
     Some(SocketAddr::new(address.to_canonical(), u16::from_str_radix(port, 16).ok()?))
 }
 

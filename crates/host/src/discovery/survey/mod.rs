@@ -469,7 +469,7 @@ impl Survey<'_> {
     }
 
     fn lack(&mut self, signal: &str, why: &str, how: &str) {
-        let missing = MissingSignal { signal: signal.into(), why: why.into(), how_to_enable: how.into() };
+        let missing = MissingSignal::new(signal, why, how);
         if !self.missing.contains(&missing) {
             self.missing.push(missing);
         }

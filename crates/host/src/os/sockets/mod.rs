@@ -68,7 +68,7 @@ fn parse_line(line: &str) -> Option<(u8, ListenSocket)> {
 }
 
 /// An address as the kernel prints it: 32-bit words of network order, each shown in the machine's order.
-fn parse_address(hex: &str) -> Option<IpAddr> {
+pub(crate) fn parse_address(hex: &str) -> Option<IpAddr> {
     let word = |index: usize| {
         let digits = hex.get(index * 8..index * 8 + 8)?;
         Some(u32::from_str_radix(digits, 16).ok()?.to_ne_bytes())

@@ -98,11 +98,8 @@ impl Logs {
     fn missing(&mut self, kind: LogKind, why: String) {
         let Some((_, signal, directive)) = SIGNALS.iter().find(|(known, ..)| *known == kind) else { return };
         if self.missing.len() < MISSING_MAX {
-            self.missing.push(MissingSignal {
-                signal: (*signal).to_owned(),
-                why,
-                how_to_enable: format!("let {directive} name a file"),
-            });
+            let how = format!("let {directive} name a file");
+            self.missing.push(MissingSignal::new(*signal, why, how));
         }
     }
 }

@@ -76,14 +76,9 @@ pub fn prepare(snapshot: &ServiceSnapshot, changes: &[SettingChange]) -> Result<
 impl Wanted {
     /// As plans show it; the first place stands for all.
     fn change(&self, place: Option<&Place>, class: ApplyClass) -> Change {
-        Change {
-            setting: SettingId::of_service(super::NAME, self.setting.name),
-            from: self.from.clone(),
-            to: self.to.clone(),
-            file: place.map(|place| real(place.file()).to_string_lossy().into_owned()).unwrap_or_default(),
-            class,
-            server: None,
-        }
+        let setting = SettingId::of_service(super::NAME, self.setting.name);
+        let file = place.map(|place| real(place.file())).unwrap_or_default();
+        SettingChange { setting, to: self.to.clone() }.planned(self.from.clone(), file, class)
     }
 }
 

@@ -236,14 +236,8 @@ fn missing(why: String, evaluation: &Evaluation) -> Box<MissingSignal> {
         ]
         .map(str::to_owned),
     );
-    Box::new(MissingSignal {
-        signal: "mod_status".into(),
-        why,
-        how_to_enable: format!(
-            "add to the configuration, outside of any <VirtualHost>, and reload Apache:\n{}",
-            lines.join("\n")
-        ),
-    })
+    let how = "add to the configuration, outside of any <VirtualHost>, and reload Apache:";
+    Box::new(MissingSignal::new("mod_status", why, format!("{how}\n{}", lines.join("\n"))))
 }
 
 #[cfg(test)]

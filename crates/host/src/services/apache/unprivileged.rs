@@ -123,22 +123,15 @@ impl UnprivilegedView {
     /// What cannot be known without rights.
     fn missing(&self, mpm: Option<Mpm>) -> Vec<MissingSignal> {
         let pid = self.main.pid;
-        let mut missing = vec![MissingSignal {
-            signal: "service control".into(),
-            why: format!("cannot read /proc/{pid}/exe, environ and cwd: permission denied"),
-            how_to_enable: NEEDS_RIGHTS.into(),
-        }];
+        let why = format!("cannot read /proc/{pid}/exe, environ and cwd: permission denied");
+        let mut missing = vec![MissingSignal::new("service control", why, NEEDS_RIGHTS)];
         let why = match (&self.main_file, self.is_readable(), mpm) {
             (None, ..) => Some(format!("the command line of process {pid} does not tell where it is")),
             (Some(file), false, _) => Some(format!("cannot read {}: permission denied", file.display())),
             (_, _, None) => Some("it does not tell which MPM runs".to_owned()),
             _ => None,
         };
-        missing.extend(why.map(|why| MissingSignal {
-            signal: "apache configuration".into(),
-            why,
-            how_to_enable: NEEDS_RIGHTS.into(),
-        }));
+        missing.extend(why.map(|why| MissingSignal::new("apache configuration", why, NEEDS_RIGHTS)));
         missing
     }
 }

@@ -1,6 +1,7 @@
 //! Values that are kept in files of lines, one line each: what the files of all targets have in common.
 
 use super::edit::{DROP_IN_HEAD, Document, Edit};
+use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use webdyno_model::Result;
@@ -130,4 +131,8 @@ impl<F: ValueFile> Edit for KeptValue<F> {
         set(document, &self.file, &self.name, &self.value);
         Ok(())
     }
+}
+/// An error unless a name is that of the value that is held: of any other it tells what that is.
+pub(in crate::services) fn check_name(name: &str, held: &str, other: &str) -> io::Result<()> {
+    if name == held { Ok(()) } else { Err(io::Error::other(format!("{name} is {other}"))) }
 }

@@ -1,6 +1,6 @@
 //! What the values of a setting may be: a column of every table of settings.
 
-use webdyno_model::change::Obstacle;
+use webdyno_model::change::{Obstacle, SettingChange};
 use webdyno_model::service::SettingValue;
 
 /// What a value may be.
@@ -18,6 +18,32 @@ pub enum Shape {
     Ports,
     /// Read, and never written.
     Opaque,
+}
+
+/// A setting that webdyno changes.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<P> {
+    /// As the configuration names it; of a parameter, behind its directive.
+    pub name: &'static str,
+    /// Where it stands.
+    pub place: P,
+    /// Its values.
+    pub shape: Shape,
+}
+
+/// The setting of a table that a change is of, if it takes the value; else why not. `program` has the settings.
+pub fn understood<'a, P>(
+    table: &'a [Setting<P>],
+    program: &str,
+    change: &SettingChange,
+) -> Result<&'a Setting<P>, Obstacle> {
+    let name = &change.setting.name;
+    let Some(setting) = table.iter().find(|setting| setting.name == name) else {
+        let names: Vec<_> = table.iter().map(|setting| setting.name).collect();
+        let why = format!("`{name}` is not a setting of {program} that webdyno changes");
+        return Err((why, Some(format!("it changes {}", names.join(", ")))));
+    };
+    setting.shape.check(name, &change.to).map(|()| setting)
 }
 
 /// That the setting of this name does not take a value, and what it takes.

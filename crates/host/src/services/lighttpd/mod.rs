@@ -84,8 +84,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
             vec![Endpoint { name: "localhost".into(), address, path: Some(path) }]
         }
         None => {
-            let why = "status.status-url is not set".into();
-            missing.push(MissingSignal { signal: NAME.into(), why, how_to_enable: HOW_TO_ENABLE.into() });
+            missing.push(MissingSignal::new(NAME, "status.status-url is not set", HOW_TO_ENABLE));
             vec![]
         }
     };

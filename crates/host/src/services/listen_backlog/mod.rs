@@ -7,6 +7,7 @@
 use crate::os::process::ProcessName;
 use crate::os::procfs;
 use crate::os::sockets::{ListenSocket, netlink};
+use crate::services::common::kept_values::check_name;
 use crate::services::common::shape;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
-use webdyno_model::change::{ApplyClass, Change, Obstacle, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, Obstacle, RenderedPlan, SettingChange};
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 
 /// The name of the holder in journals.
@@ -41,7 +42,7 @@ pub struct ListeningSockets {
 impl ListeningSockets {
     /// The shortest backlog of them; `None` when the process is gone.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
-        known(name)?;
+        check_name(name, SETTING, "nothing that a listening socket has")?;
         if !self.process.is_alive() {
             return Ok(None);
         }
@@ -56,7 +57,7 @@ impl ListeningSockets {
 
     /// Gives all of them another backlog.
     pub fn write(&self, name: &str, value: &str) -> io::Result<()> {
-        known(name)?;
+        check_name(name, SETTING, "nothing that a listening socket has")?;
         let backlog: i32 = value.parse().map_err(|_| io::Error::other(format!("`{value}` is no backlog")))?;
         for descriptor in self.descriptors()? {
             rustix::net::listen(&descriptor, backlog)?;
@@ -96,14 +97,6 @@ impl ListeningSockets {
             return Err(io::Error::other("its listening sockets are not seen"));
         }
         Ok(found)
-    }
-}
-
-fn known(name: &str) -> io::Result<()> {
-    if name == SETTING {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!("{name} is nothing that a listening socket has")))
     }
 }
 
@@ -156,14 +149,8 @@ pub fn prepare(
     let diff = format!(
         "--- {file}\n+++ {file}\n@@ -1 +1 @@\n-backlog of port {port}: {now}\n+backlog of port {port}: {wanted}\n"
     );
-    let planned = Change {
-        setting: change.setting.clone(),
-        from: Some(SettingValue::Integer(i64::try_from(now).unwrap_or(i64::MAX))),
-        to: change.to.clone(),
-        file,
-        class: ApplyClass::Live,
-        server: None,
-    };
+    let from = SettingValue::Integer(i64::try_from(now).unwrap_or(i64::MAX));
+    let planned = change.planned(Some(from), file, ApplyClass::Live);
     Ok((RenderedPlan::live(vec![planned], diff), sockets))
 }
 

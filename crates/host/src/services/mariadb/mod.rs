@@ -285,18 +285,15 @@ fn statements(
 
 /// Statements are not known, and what helps.
 pub fn without_statements(why: &str) -> MissingSignal {
-    MissingSignal {
-        signal: "mariadb_statements".into(),
-        why: why.into(),
-        how_to_enable: "`performance_schema = ON` under [mysqld] and a restart; SELECT on performance_schema for the account".into(),
-    }
+    let how = "`performance_schema = ON` under [mysqld] and a restart; SELECT on performance_schema for the account";
+    MissingSignal::new("mariadb_statements", why, how)
 }
 
 /// What is missing without a connection.
 pub fn lacking(refusal: &access::Refusal) -> MissingSignal {
     let (why, how) = match refusal {
         access::Refusal::TooMany => {
-            ("the database refuses: too many connections".into(), "raise max_connections, or wait")
+            ("the database refuses: too many connections".to_owned(), "raise max_connections, or wait")
         }
         access::Refusal::Denied(why) => {
             (format!("the database does not let webdyno in: {why}"), access::HOW_TO_GET_IN)
@@ -306,7 +303,7 @@ pub fn lacking(refusal: &access::Refusal) -> MissingSignal {
             "see whether it is overloaded, and its error log",
         ),
     };
-    MissingSignal { signal: NAME.into(), why, how_to_enable: how.into() }
+    MissingSignal::new(NAME, why, how)
 }
 
 #[cfg(test)]

@@ -81,16 +81,10 @@ fn replaced(
         return Err((why, Some(format!("set {KEY_BUFFER} in its option file, and restart it"))));
     }
     may_set(conn, known)?;
-    let to = &if known.name == BUFFER_POOL { pool_size(conn, to)? } else { to.clone() };
+    let to = if known.name == BUFFER_POOL { pool_size(conn, to)? } else { to.clone() };
+    let wanted = SettingChange { setting: SettingId::of_service(NAME, name), to };
     let file = drop_in::place(snapshot.pid, name)?;
-    Ok(Change {
-        setting: SettingId::of_service(NAME, name),
-        from: Some(SettingValue::parse(&now)),
-        to: to.clone(),
-        file: file.to_string_lossy().into_owned(),
-        class: ApplyClass::Live,
-        server: None,
-    })
+    Ok(wanted.planned(Some(SettingValue::parse(&now)), file, ApplyClass::Live))
 }
 
 /// The share of the memory that the cache of InnoDB may have at most.

@@ -228,11 +228,7 @@ fn snapshot(pid: u32) -> Result<ServiceSnapshot> {
     let endpoints = match config.status() {
         Ok(page) => vec![Endpoint { name: page.host, address: page.address, path: Some(page.path) }],
         Err(why) => {
-            missing.push(MissingSignal {
-                signal: NAME.into(),
-                why: why.into(),
-                how_to_enable: HOW_TO_ENABLE.into(),
-            });
+            missing.push(MissingSignal::new(NAME, why, HOW_TO_ENABLE));
             vec![]
         }
     };

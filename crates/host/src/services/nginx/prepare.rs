@@ -9,6 +9,7 @@ use super::settings::{Place, SETTINGS, Setting, find};
 use super::{parameters, upstream};
 use crate::config_management::Managers;
 use crate::services::common::edit;
+use crate::services::common::shape::understood;
 use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
 use std::path::{Path, PathBuf};
@@ -56,23 +57,13 @@ fn plan(
     Ok(edited.plan(planned, ApplyClass::Reload))
 }
 
-fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, Obstacle> {
-    let (name, to) = (&change.setting.name, &change.to);
-    let Some(setting) = find(name) else {
-        let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-        let why = format!("`{name}` is not a setting of nginx that webdyno changes");
-        return Err((why, Some(format!("it changes {}", names.join(", ")))));
-    };
-    setting.shape.check(name, to).map(|()| setting)
-}
-
 /// What is to be written for a change: nothing where its value is in force.
 fn written(
     config: &Config,
     port: u16,
     change: &SettingChange,
 ) -> std::result::Result<(Change, Vec<TextEdit>), Obstacle> {
-    let setting = understood(change)?;
+    let setting = understood(&SETTINGS, "nginx", change)?;
     let value = change.to.to_string();
     let (from, edits) = match setting.place {
         Place::Main | Place::Events | Place::Http => directive(config, setting, &value)?,
@@ -85,15 +76,7 @@ fn written(
         Place::Upstream => upstream::keepalive(config, change.setting.pool.as_deref(), &value)?,
     };
     let file = edits.first().map_or(Path::new(config.main_file()), |edit| &edit.file);
-    let planned = Change {
-        setting: change.setting.clone(),
-        from,
-        to: change.to.clone(),
-        file: real(file).to_string_lossy().into_owned(),
-        class: ApplyClass::Reload,
-        server: None,
-    };
-    Ok((planned, edits))
+    Ok((change.planned(from, real(file), ApplyClass::Reload), edits))
 }
 
 /// A value in place of the one that is there, or in its block.

@@ -6,7 +6,7 @@
 //! that all of these are read again; and it calls listen(2) again for a socket whose backlog has changed (ngx_init_cycle in
 //! src/core/ngx_cycle.c). What protects a site (limits of rates, TLS versions) or decides what it answers is not here.
 
-use crate::services::common::shape::Shape;
+use crate::services::common::shape::{self, Shape};
 
 /// Where a setting stands, and how it is written there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,15 +40,7 @@ impl Place {
 }
 
 /// A setting that webdyno changes.
-#[derive(Debug, Clone, Copy)]
-pub struct Setting {
-    /// As the configuration names it; of a parameter, behind its directive.
-    pub name: &'static str,
-    /// Where it stands.
-    pub place: Place,
-    /// Its values.
-    pub shape: Shape,
-}
+pub type Setting = shape::Setting<Place>;
 
 /// Sessions of some 40,000 visitors, shared by all workers.
 pub const SSL_SESSION_CACHE: &str = "shared:webdyno:10m";

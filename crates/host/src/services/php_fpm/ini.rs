@@ -47,7 +47,8 @@ pub fn files_of(main_folder: &Path, folder: &Path) -> IniFiles {
 /// A plan for values of php.ini, each of a known setting. The class is that of a reload.
 pub fn plan(files: &IniFiles, changes: &[SettingChange]) -> Result<RenderedPlan, Obstacle> {
     let mut planned: Vec<(Change, ValueEdit)> = vec![];
-    for SettingChange { setting, to } in changes {
+    for wanted in changes {
+        let SettingChange { setting, to } = wanted;
         let known = understood(&setting.name, to)?;
         let (from, file) = place(files, known.name)?;
         planned.retain(|(other, _)| other.setting != *setting);
@@ -55,18 +56,8 @@ pub fn plan(files: &IniFiles, changes: &[SettingChange]) -> Result<RenderedPlan,
             continue;
         }
         let real = std::fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
-        let change = Change {
-            setting: setting.clone(),
-            from,
-            to: to.clone(),
-            file: real.to_string_lossy().into_owned(),
-            class: ApplyClass::Reload,
-            server: None,
-        };
-        planned.push((
-            change,
-            ValueEdit { file, section: Section::AllRequests, key: known.name, value: to.to_string() },
-        ));
+        let edit = ValueEdit { file, section: Section::AllRequests, key: known.name, value: to.to_string() };
+        planned.push((wanted.planned(from, real, ApplyClass::Reload), edit));
     }
     if planned.is_empty() {
         return Err((NOTHING_TO_CHANGE.into(), None));

@@ -220,11 +220,8 @@ fn port_of(address: &str) -> Option<u16> {
 fn without_status(config: &config::Config) -> Option<MissingSignal> {
     let silent = config.pools.iter().filter(|pool| pool.value("pm.status_path").is_none());
     let names: Vec<_> = silent.map(|pool| pool.name.as_str()).take(POOLS_REPORTED_MAX).collect();
-    (!names.is_empty()).then(|| MissingSignal {
-        signal: "php_fpm".into(),
-        why: format!("pm.status_path is not set for the pool {}", names.join(", ")),
-        how_to_enable: HOW_TO_ENABLE.into(),
-    })
+    let why = || format!("pm.status_path is not set for the pool {}", names.join(", "));
+    (!names.is_empty()).then(|| MissingSignal::new("php_fpm", why(), HOW_TO_ENABLE))
 }
 
 /// So many pools are named.

@@ -7,10 +7,11 @@ use super::config::{self, Config, Overlay};
 use super::edit::{Section, ValueEdit};
 use super::ini;
 use super::php::{self, IniFiles};
-use super::settings::{Place, SETTINGS, Setting, find};
+use super::settings::{Place, SETTINGS, Setting};
 use crate::config_management::Managers;
 use crate::os::procfs;
 use crate::services::common::edit;
+use crate::services::common::shape::understood;
 use crate::visibility::listeners::NEEDS_RIGHTS;
 use crate::visibility::mount_namespace;
 use crate::visibility::process_view::Root;
@@ -66,7 +67,7 @@ fn plan(fpm: &Fpm, changes: &[SettingChange]) -> std::result::Result<RenderedPla
     let mut wanted: Vec<Wanted> = vec![];
     let lowered = spare_to_lower(fpm, changes);
     for change in changes.iter().chain(&lowered) {
-        let setting = understood(change)?;
+        let setting = understood(&SETTINGS, "PHP-FPM", change)?;
         let one = match setting.place {
             Place::Pool | Place::Global => of_fpm(fpm, setting, change)?,
             Place::Ini => of_php(fpm, setting, change, ini_files(fpm, &mut ini)?)?,
@@ -111,17 +112,6 @@ fn spare_to_lower(fpm: &Fpm, changes: &[SettingChange]) -> Vec<SettingChange> {
         }
     }
     lowered
-}
-
-fn understood(change: &SettingChange) -> std::result::Result<&'static Setting, Obstacle> {
-    let (name, to) = (&change.setting.name, &change.to);
-    let Some(setting) = find(name) else {
-        let names: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
-        let why = format!("`{name}` is not a setting of PHP-FPM that webdyno changes");
-        return Err((why, Some(format!("it changes {}", names.join(", ")))));
-    };
-    // `1` of a switch, as php.ini and findings write it.
-    setting.shape.check(name, to).map(|()| setting)
 }
 
 /// A value of `[global]` or a pool: where its line is, or at the end of its section.
@@ -208,14 +198,7 @@ fn wanted(
     let value = change.to.to_string();
     Wanted {
         setting,
-        change: Change {
-            setting: setting_id,
-            from,
-            to: change.to.clone(),
-            file: real.to_string_lossy().into_owned(),
-            class: ApplyClass::Reload,
-            server: None,
-        },
+        change: Change { setting: setting_id, ..change.planned(from, real, ApplyClass::Reload) },
         edit: ValueEdit { file, section, key: setting.name, value },
     }
 }
@@ -253,6 +236,7 @@ fn prove(
 #[cfg(test)]
 mod tests {
     use super::super::NAME;
+    use super::super::settings::find;
     use super::*;
     use std::path::Path;
     use webdyno_model::setting::SettingId;

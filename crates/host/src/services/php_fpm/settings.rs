@@ -5,7 +5,7 @@
 //! FPM executes the program anew: all of these are read again, and OPcache begins empty. What would change how the site
 //! behaves (`opcache.validate_timestamps`) or needs a new listening socket (`listen.backlog`) is not here.
 
-use crate::services::common::shape::Shape;
+use crate::services::common::shape::{self, Shape};
 
 /// Where a setting stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,15 +19,7 @@ pub enum Place {
 }
 
 /// A setting that webdyno changes.
-#[derive(Debug, Clone, Copy)]
-pub struct Setting {
-    /// As its file names it.
-    pub name: &'static str,
-    /// Where it stands.
-    pub place: Place,
-    /// Its values.
-    pub shape: Shape,
-}
+pub type Setting = shape::Setting<Place>;
 
 /// All of them.
 #[rustfmt::skip] // a table, one setting a line

@@ -14,6 +14,7 @@ use crate::services::common::kept_values::{KeptValue, ValueFile, with_values};
 use crate::services::common::{shape, unit};
 use crate::visibility::mount_namespace;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -95,10 +96,7 @@ impl LimitedProcess {
         }
         for _ in 0..2 {
             for pid in descendants(main) {
-                match self.replace(limit, pid, now, soft) {
-                    Err(error) if error.raw_os_error() != Some(NO_SUCH_PROCESS) => return Err(error),
-                    _ => {}
-                }
+                process::unless_gone(self.replace(limit, pid, now, soft))?;
             }
             self.replace(limit, main, now, soft)?;
         }
@@ -158,9 +156,6 @@ impl Limit {
         most.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX)
     }
 }
-
-/// ESRCH: it has ended meanwhile.
-const NO_SUCH_PROCESS: i32 = 3;
 
 /// `RLIM_INFINITY` as rustix has it.
 fn maximum(hard: u64) -> Option<u64> {
@@ -308,14 +303,8 @@ fn plan(
         kept::Keeper::File(path) => path,
         kept::Keeper::Person(_) => &shown.path,
     };
-    let change = Change {
-        setting: change.setting.clone(),
-        from: Some(SettingValue::Integer(i64::try_from(shown.from).unwrap_or(i64::MAX))),
-        to: change.to.clone(),
-        file: file.to_string_lossy().into_owned(),
-        class: ApplyClass::Live,
-        server: None,
-    };
+    let from = SettingValue::Integer(i64::try_from(shown.from).unwrap_or(i64::MAX));
+    let change = change.planned(Some(from), file, ApplyClass::Live);
     let edited = match keeper {
         kept::Keeper::Person(_) => Ok(Edited::default()),
         kept::Keeper::File(path) if unit::is_drop_in(path) => edited::<kept::UnitFile>(&change, &written),
@@ -342,8 +331,7 @@ pub fn limits_file(pid: u32) -> PathBuf {
 /// Whether this process may replace the limits of a process and all below it. For those of other users and to raise a hard
 /// limit it takes CAP_SYS_RESOURCE (capabilities(7)), which root of a container often has not.
 fn may_set_limits(pid: u32, raises_hard: bool) -> bool {
-    const CAP_SYS_RESOURCE: u32 = 24;
-    if process::has_capability(CAP_SYS_RESOURCE) {
+    if process::has_capability(CapabilitySet::SYS_RESOURCE) {
         return true;
     }
     let own = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());

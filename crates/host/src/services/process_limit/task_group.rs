@@ -8,6 +8,7 @@ use super::kept::{Keeper, keeper};
 use super::{LimitDisplay, Obstacle, descendants, of_container, plan, wanted};
 use crate::os::control_group::{self, Controller, Group};
 use crate::os::procfs;
+use crate::services::common::kept_values::check_name;
 use crate::services::common::unit;
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ impl TaskGroup {
 
     /// The limit; `None` when the group is gone.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
-        known(name)?;
+        check_name(name, SETTING, "nothing that a control group has")?;
         match procfs::read_text(self.file()) {
             Ok(text) => Ok(Some(text.trim().to_owned())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -55,7 +56,7 @@ impl TaskGroup {
 
     /// Replaces the limit.
     pub fn write(&self, name: &str, value: &str) -> io::Result<()> {
-        known(name)?;
+        check_name(name, SETTING, "nothing that a control group has")?;
         if value != NO_LIMIT && value.parse::<u64>().is_err() {
             return Err(io::Error::other(format!("`{value}` is no limit")));
         }
@@ -64,14 +65,6 @@ impl TaskGroup {
             .write(true)
             .open(self.file())
             .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
-    }
-}
-
-fn known(name: &str) -> io::Result<()> {
-    if name == SETTING {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!("{name} is nothing that a control group has")))
     }
 }
 

@@ -13,8 +13,9 @@
 use super::{Controlled, NO_LIMIT, Obstacle, Planned, group, main_process, not_writable, write_to};
 use crate::os::control_group::{self, Controller, Group, NO_LIMIT_BYTES};
 use crate::os::key_values::meminfo_bytes;
-use crate::os::process::{ProcessName, wait_until};
+use crate::os::process::{ProcessName, unless_gone, wait_until};
 use crate::os::procfs;
+use crate::services::common::kept_values::check_name;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,9 +38,6 @@ const OTHER_LIMITS: [&str; 6] =
 
 /// So often processes are looked for that were started meanwhile.
 const LOOKS_MAX: usize = 50;
-
-/// ESRCH: it has ended meanwhile.
-const NO_SUCH_PROCESS: i32 = 3;
 
 /// How long a group may take to be empty whose processes have left it.
 const EMPTY_MAX: Duration = Duration::from_secs(2);
@@ -68,7 +66,7 @@ pub struct Moved {
 impl MemoryLimit {
     /// The limit; `None` when the group is gone, or the service for which there would be one.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
-        known(name)?;
+        check_name(name, SETTING, "no limit of memory")?;
         match (procfs::read_text(&self.file), &self.moved) {
             (Ok(text), moved) => {
                 let limit = limit_text(text.trim());
@@ -88,7 +86,7 @@ impl MemoryLimit {
 
     /// Replaces the limit. A group of ours is made for it, and removed with it.
     pub fn write(&self, name: &str, value: &str) -> io::Result<()> {
-        known(name)?;
+        check_name(name, SETTING, "no limit of memory")?;
         if value != NO_LIMIT && value.parse::<u64>().is_err() {
             return Err(io::Error::other(format!("`{value}` is no limit")));
         }
@@ -148,20 +146,10 @@ fn move_all(to: &Path, who: impl Fn() -> Vec<u32>) -> io::Result<()> {
             return Ok(());
         }
         for pid in found {
-            match write_to(&list, &pid.to_string()) {
-                Err(error) if error.raw_os_error() != Some(NO_SUCH_PROCESS) => return Err(error),
-                _ => {}
-            }
+            unless_gone(write_to(&list, &pid.to_string()))?;
         }
     }
     Err(io::Error::other("processes are started faster than they are moved"))
-}
-
-fn known(name: &str) -> io::Result<()> {
-    match name {
-        SETTING => Ok(()),
-        _ => Err(io::Error::other(format!("{name} is no limit of memory"))),
-    }
 }
 
 /// A limit as both versions have it.

@@ -89,14 +89,8 @@ fn planned(service: &ServiceSnapshot, change: &SettingChange) -> std::result::Re
 
 fn add(plan: &mut RenderedPlan, change: &SettingChange, planned: &Planned) {
     let Planned { file, from, to, remark, .. } = planned;
-    plan.changes.push(Change {
-        setting: change.setting.clone(),
-        from: Some(SettingValue::Text(from.clone())),
-        to: SettingValue::Text(to.clone()),
-        file: file.clone(),
-        class: ApplyClass::Live,
-        server: None,
-    });
+    let planned = change.planned(Some(SettingValue::Text(from.clone())), file, ApplyClass::Live);
+    plan.changes.push(Change { to: SettingValue::Text(to.clone()), ..planned });
     plan.diff.push_str(&format!("--- {file}\n+++ {file}\n@@ -1 +1 @@\n-{from}\n+{to}\n"));
     plan.diff.extend(remark.iter().map(|remark| format!("# {remark}\n")));
 }

@@ -13,6 +13,8 @@ use crate::os::control_group::{Controller, Group};
 use crate::os::process::{self, ProcessName};
 use crate::os::processors::Processors;
 use crate::os::procfs;
+use crate::services::common::kept_values::check_name;
+use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,9 +37,6 @@ const INHERITED: &str = "inherited";
 
 /// So often threads are looked for that were started meanwhile.
 const LOOKS_MAX: usize = 50;
-
-/// ESRCH: it has ended meanwhile.
-const NO_SUCH_PROCESS: i32 = 3;
 
 /// What decides which processors a service uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +70,7 @@ impl AllowedProcessors {
 
     /// The processors; `None` when the group or the process is gone.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
-        known(name)?;
+        check_name(name, SETTING, "no set of processors")?;
         match self {
             Self::Group(directory) => match procfs::read_text(directory.join(FILE)) {
                 Ok(text) if text.trim().is_empty() => Ok(Some(INHERITED.into())),
@@ -85,7 +84,7 @@ impl AllowedProcessors {
 
     /// Replaces them.
     pub fn write(&self, name: &str, value: &str) -> io::Result<()> {
-        known(name)?;
+        check_name(name, SETTING, "no set of processors")?;
         let wrong = || io::Error::other(format!("`{value}` is no set of processors"));
         let is_inherited = value == INHERITED && matches!(self, Self::Group(_));
         let set = Processors::parse(value).filter(|set| set.count() > 0);
@@ -128,23 +127,13 @@ impl ThreadAffinity {
                     continue;
                 }
                 is_done = false;
-                match set.give_to(thread, &all) {
-                    Err(error) if error.raw_os_error() != Some(NO_SUCH_PROCESS) => return Err(error),
-                    _ => {}
-                }
+                process::unless_gone(set.give_to(thread, &all))?;
             }
             if is_done {
                 return Ok(());
             }
         }
         Err(io::Error::other("threads are started faster than they are given their processors"))
-    }
-}
-
-fn known(name: &str) -> io::Result<()> {
-    match name {
-        SETTING => Ok(()),
-        _ => Err(io::Error::other(format!("{name} is no set of processors"))),
     }
 }
 
@@ -247,10 +236,9 @@ fn of_threads(
 /// Why the processors of threads may not be replaced; `None` where they may: of one's own user, or with CAP_SYS_NICE, which root
 /// of a container often has not.
 fn not_permitted(service: &ServiceSnapshot) -> Option<Obstacle> {
-    const CAP_SYS_NICE: u32 = 23;
     let own = rustix::process::geteuid().as_raw();
     let is_own = |pid: &u32| procfs::acts_as(*pid).is_some_and(|(user, _)| user == own);
-    if process::has_capability(CAP_SYS_NICE) || procfs::tree_of(service.pid).iter().all(is_own) {
+    if process::has_capability(CapabilitySet::SYS_NICE) || procfs::tree_of(service.pid).iter().all(is_own) {
         return None;
     }
     let why = format!("the processors of {} cannot be changed: CAP_SYS_NICE is missing", service.service);

@@ -193,15 +193,8 @@ pub fn prepare_with(changes: &[SettingChange], is_passed_on: bool) -> Result<Pre
         };
         if from != *to {
             let place = if keeps { files::place(root, &setting.name) } else { space::path(&setting.name) };
-            let file = place.to_string_lossy().into_owned();
-            wanted.push(Change {
-                setting: SettingId::sysctl(&setting.name),
-                from: Some(from),
-                to: to.clone(),
-                file,
-                class: ApplyClass::Live,
-                server: None,
-            });
+            let setting = SettingId::sysctl(&setting.name);
+            wanted.push(Change { setting, ..change.planned(Some(from), place, ApplyClass::Live) });
         }
     }
     if wanted.is_empty() {

@@ -47,9 +47,7 @@ pub const FAULTS: &[Fault] = &[
         id: "db-threads",
         findings: &["db-thread-churn"],
         applies: |server| server.query == Some(Query::Item) && server.is_full(),
-        prepare: |server| {
-            server.extras.insert(Extra::Boxes);
-        },
+        prepare: |server| server.extras.extend([Extra::Boxes]),
         set: |server, _| {
             server.settings.thread_cache = Some(0);
             "thread_cache_size 0, and a connection for each box of a page".into()
@@ -60,9 +58,7 @@ pub const FAULTS: &[Fault] = &[
         findings: &["db-cache-too-small"],
         // Each request reads a hundred pages of a table that does not fit.
         applies: |server| server.query == Some(Query::Item) && server.rate() > 15.0,
-        prepare: |server| {
-            server.extras.insert(Extra::DataDisk);
-        },
+        prepare: |server| server.extras.extend([Extra::DataDisk]),
         set: |server, _| {
             server.settings.buffer_pool_mb = Some(8);
             "innodb_buffer_pool_size 8M, and a disk of 400 reads a second".into()
@@ -76,9 +72,7 @@ pub const FAULTS: &[Fault] = &[
             let writes = server.query == Some(Query::Number) && server.rate() >= COMMITS_MIN;
             writes && server.wait_ms <= COMMIT_WAIT_MS_MAX
         },
-        prepare: |server| {
-            server.extras.insert(Extra::DataDisk);
-        },
+        prepare: |server| server.extras.extend([Extra::DataDisk]),
         set: |server, _| {
             server.settings.flushes_commits = true;
             "innodb_flush_log_at_trx_commit 1 on a disk of 60 writes a second".into()

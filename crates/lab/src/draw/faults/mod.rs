@@ -186,9 +186,7 @@ const FAULTS: &[Fault] = &[
         id: "htaccess",
         findings: &["htaccess-lookups"],
         applies: |server| server.is_apache() && server.pages == Pages::Static && server.is_full(),
-        prepare: |server| {
-            server.extras.insert(Extra::Rules);
-        },
+        prepare: |server| server.extras.extend([Extra::Rules]),
         set: |server, _| {
             server.settings.overrides = true;
             "AllowOverride All, and 700 rules in .htaccess".into()
@@ -198,9 +196,7 @@ const FAULTS: &[Fault] = &[
         id: "negotiation",
         findings: &["apache-negotiation"],
         applies: |server| server.is_apache() && server.pages == Pages::Static && server.is_full(),
-        prepare: |server| {
-            server.extras.insert(Extra::Crowd);
-        },
+        prepare: |server| server.extras.extend([Extra::Crowd]),
         set: |server, _| {
             server.settings.negotiates = true;
             "MultiViews in a folder of 9,000 files".into()
@@ -213,9 +209,7 @@ const FAULTS: &[Fault] = &[
             let held = server.rate() * LOOK_UP_S;
             server.is_apache() && !server.kept && held > f64::from(server.settings.workers) * 1.5
         },
-        prepare: |server| {
-            server.extras.insert(Extra::Resolver);
-        },
+        prepare: |server| server.extras.extend([Extra::Resolver]),
         set: |server, _| {
             server.settings.lookups = true;
             "HostnameLookups On, and names take half a second".into()
@@ -225,9 +219,7 @@ const FAULTS: &[Fault] = &[
         id: "log-verbosity",
         findings: &["log-verbosity"],
         applies: |server| server.is_apache() && server.is_full() && server.work_ms < 3.0,
-        prepare: |server| {
-            server.extras.insert(Extra::Redirects);
-        },
+        prepare: |server| server.extras.extend([Extra::Redirects]),
         set: |server, _| {
             server.settings.log_level = "warn rewrite:trace8";
             "LogLevel rewrite:trace8 with 400 rules".into()
@@ -238,9 +230,7 @@ const FAULTS: &[Fault] = &[
         findings: &["log-io"],
         // lighttpd gathers lines for seconds.
         applies: |server| server.rate() > DISK_LINES && server.front != Front::Lighttpd,
-        prepare: |server| {
-            server.extras.insert(Extra::SlowDisk);
-        },
+        prepare: |server| server.extras.extend([Extra::SlowDisk]),
         set: |server, _| {
             server.settings.log = LogTarget::SlowDisk;
             "the access log is on a synchronous disk of 60 writes a second".into()
@@ -250,9 +240,7 @@ const FAULTS: &[Fault] = &[
         id: "log-pipe",
         findings: &["log-io"],
         applies: |server| server.is_apache() && server.rate() > PROGRAM_LINES,
-        prepare: |server| {
-            server.extras.insert(Extra::Receiver);
-        },
+        prepare: |server| server.extras.extend([Extra::Receiver]),
         set: |server, _| {
             server.settings.log = LogTarget::Receiver;
             "the access log goes to a program that takes 12 ms for a line".into()
@@ -302,9 +290,7 @@ const FAULTS: &[Fault] = &[
             let large = server.files_bytes.iter().any(|bytes| *bytes > 60_000) || server.answer_bytes > 8_000;
             large && server.is_full() && server.front != Front::Lighttpd
         },
-        prepare: |server| {
-            server.extras.insert(Extra::Compressing);
-        },
+        prepare: |server| server.extras.extend([Extra::Compressing]),
         set: |server, _| {
             server.settings.compression = Some(9);
             "texts are compressed at level 9".into()
@@ -366,9 +352,7 @@ const FAULTS: &[Fault] = &[
         id: "session-lock",
         findings: &["session-lock"],
         applies: |server| waits(server) && server.is_php() && server.query.is_none(),
-        prepare: |server| {
-            server.extras.insert(Extra::Cookie);
-        },
+        prepare: |server| server.extras.extend([Extra::Cookie]),
         set: |server, _| {
             server.settings.session = true;
             "all requests are of one session, which a page keeps open while it waits".into()
@@ -388,9 +372,7 @@ const FAULTS: &[Fault] = &[
         id: "slow-names",
         findings: &["slow-upstream"],
         applies: |server| waits(server) && server.is_php(),
-        prepare: |server| {
-            server.extras.insert(Extra::Resolver);
-        },
+        prepare: |server| server.extras.extend([Extra::Resolver]),
         set: |server, _| {
             server.settings.resolves = true;
             "each page asks for a name, which takes half a second".into()
@@ -464,9 +446,7 @@ const FAULTS: &[Fault] = &[
         id: "partner-slow",
         findings: &["slow-upstream"],
         applies: |server| waits(server) && server.is_php() && server.query.is_none(),
-        prepare: |server| {
-            server.extras.insert(Extra::Partner);
-        },
+        prepare: |server| server.extras.extend([Extra::Partner]),
         set: |server, random| {
             server.settings.partner_workers = too_few(server, random);
             format!(
@@ -491,9 +471,7 @@ const FAULTS: &[Fault] = &[
         id: "lost-syns",
         findings: &["lost-syns"],
         applies: |server| !server.kept && server.rate() > 10.0,
-        prepare: |server| {
-            server.extras.insert(Extra::Firewall);
-        },
+        prepare: |server| server.extras.extend([Extra::Firewall]),
         set: |server, random| {
             let one_in = random.whole(4, 12) as u32;
             server.settings.lost_one_in = Some(one_in);

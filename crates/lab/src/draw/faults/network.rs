@@ -36,9 +36,7 @@ pub const FAULTS: &[Fault] = &[
         id: "network",
         findings: &["network-saturated"],
         applies: fills_a_link,
-        prepare: |server| {
-            server.extras.insert(Extra::ShapedLink);
-        },
+        prepare: |server| server.extras.extend([Extra::ShapedLink]),
         set: |server, random| {
             server.settings.mbit = too_narrow_mbit(server, random);
             format!("a link of {} Mbit/s", server.settings.mbit)
@@ -48,9 +46,7 @@ pub const FAULTS: &[Fault] = &[
         id: "upstream",
         findings: &["upstream-bandwidth"],
         applies: fills_a_link,
-        prepare: |server| {
-            server.extras.insert(Extra::Router);
-        },
+        prepare: |server| server.extras.extend([Extra::Router]),
         set: |server, random| {
             server.settings.upstream_mbit = too_narrow_mbit(server, random);
             format!("a line of {} Mbit/s behind a router", server.settings.upstream_mbit)
@@ -66,9 +62,7 @@ pub const FAULTS: &[Fault] = &[
                 && !server.tls
                 && server.settings.workers <= SLOW_WORKERS_MAX
         },
-        prepare: |server| {
-            server.extras.insert(Extra::SlowLine);
-        },
+        prepare: |server| server.extras.extend([Extra::SlowLine]),
         set: |server, random| {
             server.settings.downloads = slow(server, random);
             format!(
@@ -87,9 +81,7 @@ pub const FAULTS: &[Fault] = &[
                 && !server.tls
                 && server.settings.workers <= SLOW_WORKERS_MAX
         },
-        prepare: |server| {
-            server.extras.insert(Extra::SlowLine);
-        },
+        prepare: |server| server.extras.extend([Extra::SlowLine]),
         set: |server, random| {
             server.settings.uploads = slow(server, random);
             format!(
@@ -107,9 +99,7 @@ pub const FAULTS: &[Fault] = &[
                 && server.front != Front::Lighttpd
                 && (20.0..400.0).contains(&server.rate())
         },
-        prepare: |server| {
-            server.extras.insert(Extra::LocalPorts);
-        },
+        prepare: |server| server.extras.extend([Extra::LocalPorts]),
         set: |server, random| {
             let ports = (server.rate() * LOAD_S * random.log(0.1, 0.4)).max(40.0) as u32;
             server.settings.local_ports = Some(ports);
@@ -121,9 +111,7 @@ pub const FAULTS: &[Fault] = &[
         // Who sees the load alone sees that its connections came to a standstill at the size of the table.
         findings: &["conntrack-full", "kernel-limit-total"],
         applies: |server| !server.kept && server.rate() > 2.0 * TRACKED_MIN / TRACKED_S,
-        prepare: |server| {
-            server.extras.insert(Extra::Tracking);
-        },
+        prepare: |server| server.extras.extend([Extra::Tracking]),
         set: |server, random| {
             let lived = server.rate().min(TRACKED_RATE_MAX) * TRACKED_S;
             server.settings.tracked = (lived * random.log(0.15, 0.5)).max(TRACKED_MIN) as u32;

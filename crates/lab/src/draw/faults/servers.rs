@@ -13,9 +13,7 @@ pub const FAULTS: &[Fault] = &[
         applies: |server| {
             server.is_apache() && server.pages == Pages::Static && server.is_full() && server.work_ms < 1.0
         },
-        prepare: |server| {
-            server.extras.insert(Extra::Deep);
-        },
+        prepare: |server| server.extras.extend([Extra::Deep]),
         set: |server, _| {
             server.settings.checks_links = true;
             "no FollowSymLinks, and files below 128 folders".into()
@@ -31,9 +29,7 @@ pub const FAULTS: &[Fault] = &[
                 && server.holds_workers()
                 && server.demand() >= SUDDEN_MIN
         },
-        prepare: |server| {
-            server.extras.insert(Extra::Sudden);
-        },
+        prepare: |server| server.extras.extend([Extra::Sudden]),
         set: |server, random| {
             let few = random.whole(1, 4) as u32;
             server.settings.few_workers = Some(few);
@@ -45,9 +41,7 @@ pub const FAULTS: &[Fault] = &[
         findings: &["php-fpm-spawn-lag"],
         // PHP-FPM starts as many a second as it keeps in reserve.
         applies: |server| waits(server) && server.has_fpm() && server.demand() >= SUDDEN_MIN / 2.0,
-        prepare: |server| {
-            server.extras.insert(Extra::Sudden);
-        },
+        prepare: |server| server.extras.extend([Extra::Sudden]),
         set: |server, random| {
             let few = random.whole(1, 2) as u32;
             server.settings.few_children = Some(few);
@@ -78,9 +72,7 @@ pub const FAULTS: &[Fault] = &[
                 && !server.loads_resources
                 && !matches!(server.arrival, Arrival::Closed(_))
         },
-        prepare: |server| {
-            server.extras.insert(Extra::Search);
-        },
+        prepare: |server| server.extras.extend([Extra::Search]),
         set: |server, _| {
             server.settings.misses_search = true;
             "half of the requests go to a port where nobody listens".into()

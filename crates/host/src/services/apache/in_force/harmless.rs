@@ -117,14 +117,14 @@ pub fn displayable(known: &Known, placed: &Placed) -> Option<(String, String)> {
     let name = (*name.or(known.names.first())?).to_owned();
     let listed = |list: &[&str], word: &str| list.iter().any(|known| known.eq_ignore_ascii_case(word));
     let value = match known.show {
-        Show::All => words.join_bounded(),
-        Show::First(count) => words.into_iter().take(count).collect::<Vec<_>>().join_bounded(),
-        Show::Sizes => sizes(&words).join_bounded(),
+        Show::All => bounded(&words),
+        Show::First(count) => bounded(&words[..words.len().min(count)]),
+        Show::Sizes => bounded(&sizes(&words)),
         Show::Backend => {
             let backend = words.iter().filter(|word| is_path(word) || *word == "!").take(1).cloned();
             let url = words.iter().find_map(|word| backends::url(word).or_else(|| socket(&words, word)));
             let all: Vec<String> = backend.chain(url).chain(sizes(&words)).collect();
-            all.join_bounded()
+            bounded(&all)
         }
         Show::Handler => {
             let handler = words.first()?;
@@ -150,7 +150,7 @@ pub fn displayable(known: &Known, placed: &Placed) -> Option<(String, String)> {
                 [action, header, value @ ..] if listed(&HEADERS, header.trim_end_matches(':')) => {
                     let value = value.first().filter(|value| !value.contains('%'));
                     let all = [Some(action), Some(header), value];
-                    all.into_iter().flatten().cloned().collect::<Vec<_>>().join_bounded()
+                    bounded(&all.into_iter().flatten().cloned().collect::<Vec<_>>())
                 }
                 _ => return None,
             }
@@ -164,15 +164,9 @@ pub fn displayable(known: &Known, placed: &Placed) -> Option<(String, String)> {
     (!value.is_empty()).then(|| (name, cut(&value)))
 }
 
-/// Bounded text of words.
-trait JoinBounded {
-    fn join_bounded(&self) -> String;
-}
-
-impl JoinBounded for Vec<String> {
-    fn join_bounded(&self) -> String {
-        self.iter().take(WORDS_MAX).map(String::as_str).collect::<Vec<_>>().join(" ")
-    }
+/// Text of so many words at most.
+fn bounded(words: &[String]) -> String {
+    words[..words.len().min(WORDS_MAX)].join(" ")
 }
 
 fn cut(value: &str) -> String {
@@ -237,5 +231,5 @@ fn variables(words: &[String], conditional: bool) -> Option<String> {
         .skip(1)
         .filter(|word| is_known(word.trim_start_matches('!').split('=').next().unwrap_or_default()));
     let set: Vec<String> = set.cloned().collect();
-    (!set.is_empty()).then(|| set.join_bounded())
+    (!set.is_empty()).then(|| bounded(&set))
 }

@@ -102,6 +102,20 @@ pub fn scoped(site: &Site<'_>, port: u16) -> Scoped {
 }
 
 impl Scoped {
+    /// Adds a value, with where it stands if that is in a file.
+    fn add(
+        &mut self,
+        setting: impl Into<String>,
+        value: String,
+        scope: Vec<SettingScope>,
+        placed: Option<&Placed>,
+    ) {
+        let stands = placed.and_then(|placed| Some((placed.file.as_ref()?, placed.line)));
+        let file = stands.map(|(file, _)| file.to_string_lossy().into_owned());
+        let line = stands.map(|(_, line)| line);
+        self.settings.push(ScopedSetting { setting: setting.into(), value, scope, file, line });
+    }
+
     /// How many of the values are as they are written.
     fn written_count(&self) -> usize {
         let root = |scoped: &&ScopedSetting| {
@@ -125,13 +139,7 @@ impl Scoped {
                 continue;
             }
             let Some(value) = at.value(name) else { continue };
-            self.settings.push(ScopedSetting {
-                setting: name.to_owned(),
-                value: cut(&value.text),
-                scope: scope.clone(),
-                file: value.placed.and_then(file_of),
-                line: value.placed.and_then(line_of),
-            });
+            self.add(name, cut(&value.text), scope.clone(), value.placed);
             self.notes.extend(at.undetermined(name));
         }
         self.notes.extend(at.walk.undetermined.iter().cloned());
@@ -146,13 +154,7 @@ impl Scoped {
         let bare = index.as_ref().and_then(|index| index_files::bare(&index.text));
         let found = bare.and_then(|bare| index_files::choices(Path::new(folder), bare, INDEX_FILES_MAX).ok());
         if let Some(found) = found {
-            self.settings.push(ScopedSetting {
-                setting: "DirectoryIndex files".into(),
-                value: cut(&found.join(" ")),
-                scope: scope.to_vec(),
-                file: None,
-                line: None,
-            });
+            self.add("DirectoryIndex files", cut(&found.join(" ")), scope.to_vec(), None);
         }
     }
 
@@ -179,13 +181,7 @@ impl Scoped {
         else {
             return;
         };
-        self.settings.push(ScopedSetting {
-            setting,
-            value,
-            scope: scopes.of_placed(placed),
-            file: file_of(placed),
-            line: line_of(placed),
-        });
+        self.add(setting, value, scopes.of_placed(placed), Some(placed));
     }
 
     /// The kinds of keys of certificates.
@@ -197,13 +193,10 @@ impl Scoped {
                 continue;
             };
             match key_kind(&Root::ours(), &path.to_string_lossy()) {
-                Ok(found) => self.settings.extend(found.map(|value| ScopedSetting {
-                    setting: "SSLCertificateFile key".into(),
-                    value,
-                    scope: scopes.of_placed(placed),
-                    file: file_of(placed),
-                    line: line_of(placed),
-                })),
+                Ok(None) => {}
+                Ok(Some(value)) => {
+                    self.add("SSLCertificateFile key", value, scopes.of_placed(placed), Some(placed));
+                }
                 Err(error) => {
                     self.notes.push(format!("cannot read {} ({}): {error}", path.display(), placed.place()));
                 }
@@ -258,14 +251,6 @@ fn is_on_other_port(site: &Site<'_>, placed: &Placed, port: u16) -> bool {
     let outer = placed.scope.first().filter(|section| kind(&section.name) == Kind::Host);
     let Some(outer) = outer else { return false };
     site.hosts.by_id(outer.id).is_none_or(|host| !host.is_on(port))
-}
-
-fn file_of(placed: &Placed) -> Option<String> {
-    placed.file.as_ref().map(|file| file.to_string_lossy().into_owned())
-}
-
-fn line_of(placed: &Placed) -> Option<u32> {
-    placed.file.as_ref().map(|_| placed.line)
 }
 
 fn cut(text: &str) -> String {

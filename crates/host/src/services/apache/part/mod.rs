@@ -24,7 +24,7 @@ use crate::services::common::edit::Edited;
 use edit::{PartEdit, SectionEdit};
 use rules::Decision;
 use std::path::{Path, PathBuf};
-use webdyno_model::change::{ApplyClass, Change, Preparation, RenderedPlan, SettingChange};
+use webdyno_model::change::{ApplyClass, Preparation, RenderedPlan, SettingChange};
 use webdyno_model::service::SettingValue;
 use webdyno_model::{Result, UserError};
 
@@ -206,13 +206,8 @@ fn roots(site: &Site<'_>, name: &str, folder: &Path) -> Vec<Option<String>> {
 
 fn plan(wanted: &[Wanted<'_>], edited: Edited) -> RenderedPlan {
     let file = edited.files.first().map(|file| file.path.clone()).unwrap_or_default();
-    let change = |one: &Wanted<'_>| Change {
-        setting: one.change.setting.clone(),
-        from: Some(SettingValue::parse(&one.now.text)),
-        to: one.change.to.clone(),
-        file: file.clone(),
-        class: ApplyClass::Reload,
-        server: None,
+    let change = |one: &Wanted<'_>| {
+        one.change.planned(Some(SettingValue::parse(&one.now.text)), &file, ApplyClass::Reload)
     };
     let changes = wanted.iter().map(change).collect();
     let mut to_decide: Vec<String> = wanted.iter().flat_map(|one| one.decision.to_decide.clone()).collect();

@@ -138,15 +138,8 @@ fn edited(
         return Ok(None);
     }
     let edit = ParameterEdit { file: file.to_path_buf(), line: placed.line, from: from.clone(), to };
-    let planned = Change {
-        setting: change.setting.clone(),
-        from: Some(SettingValue::parse(&from)),
-        to: change.to.clone(),
-        file: super::config::include::real(file).to_string_lossy().into_owned(),
-        class: ApplyClass::Reload,
-        server: None,
-    };
-    Ok(Some((planned, edit)))
+    let (from, file) = (Some(SettingValue::parse(&from)), super::config::include::real(file));
+    Ok(Some((change.planned(from, file, ApplyClass::Reload), edit)))
 }
 
 /// The value as it is written, where Apache would take it as it is.

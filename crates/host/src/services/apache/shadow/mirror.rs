@@ -3,10 +3,11 @@
 //! is not there ends the start of both.
 
 use crate::services::ShadowFolder;
+use crate::services::apache::config::model::absolute;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The paths of a second instance.
 #[derive(Debug)]
@@ -48,10 +49,10 @@ impl Mirror {
 
     /// The first place where the file could be; else the first of all.
     fn absolute(&self, path: &str) -> PathBuf {
-        let mut all = self.bases.iter().map(|base| clean(&base.join(path)));
+        let mut all = self.bases.iter().map(|base| absolute(base, path));
         let exists = |path: &PathBuf| path.parent().is_some_and(Path::is_dir);
         let first = all.clone().next();
-        all.find(exists).or(first).unwrap_or_else(|| clean(&Path::new("/").join(path)))
+        all.find(exists).or(first).unwrap_or_else(|| absolute(Path::new("/"), path))
     }
 
     fn inside(&self, path: &Path) -> PathBuf {
@@ -74,19 +75,6 @@ impl Mirror {
 /// The owner must be able to remove it again, whatever the original allows.
 fn folder(path: PathBuf, found: &Metadata) -> ShadowFolder {
     ShadowFolder { path, mode: found.mode() & 0o7777 | 0o700, owner: Some((found.uid(), found.gid())) }
-}
-
-/// Without `.` and `..`, as `apr_filepath_merge` removes them.
-fn clean(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(clean.pop()),
-            other => clean.push(other),
-        }
-    }
-    clean
 }
 
 #[cfg(test)]
