@@ -62,7 +62,7 @@ impl FactBuilder<'_> {
             (FactId::connections_opened_total, total.map(|total| total.connections as f64)),
             (FactId::kernel_limit, total.map(|total| total.value as f64)),
             (FactId::client_cpu_fraction_max_thread, run.client.cpu_fraction_max_thread),
-            (FactId::generator_cpu_cores, run.client.cpu_s.zip(per_s(1.0)).map(|(cpu, per_s)| cpu * per_s)),
+            (FactId::generator_cpu_cores, generator_cores(measurement, run)),
             (FactId::pages_failed_per_s, run.pages.as_ref().and_then(|pages| per_s(pages.failed as f64))),
             (FactId::failed_time_mean_us, run.failed_time_us.mean),
             (FactId::connect_timeouts, Some(run.errors.connect_timeout as f64)),
@@ -89,6 +89,14 @@ impl FactBuilder<'_> {
         let window = self.series.window();
         self.add_within(name, value, window, ("load engine".into(), repro_command::load(measurement)));
     }
+}
+
+/// Cores of the generator where they may be the server's: one whose clock may be off is another machine (an error of 0 means the same
+/// clock). Of several machines that load nobody knows which ones they are.
+fn generator_cores(measurement: &Measurement, run: &RunReport) -> Option<f64> {
+    let error_us = measurement.server.as_ref().and_then(|server| server.clock_error_us);
+    let is_elsewhere = error_us.is_some_and(|us| us > 0) && measurement.workers.is_empty();
+    run.client.cpu_s.filter(|_| !is_elsewhere && run.elapsed_s > 0.0).map(|cpu_s| cpu_s / run.elapsed_s)
 }
 
 /// Fewer than this wait because of the moment in which they are handed out.
@@ -201,6 +209,7 @@ mod tests {
     use super::*;
     use crate::facts::{Facts, facts};
     use crate::run_report::run_report;
+    use webdyno_model::environment::Environment;
     use webdyno_model::histogram::TimeHistogram;
     use webdyno_model::interval::Interval;
 
@@ -240,6 +249,22 @@ mod tests {
         assert_eq!((facts.value(FactId::rate), facts.value(FactId::ended_per_s)), (Some(5.0), Some(20.0)));
         assert_eq!(facts.value(FactId::response_time_inflation), Some(2.0));
         assert_eq!(facts.value(FactId::response_time_excess_us), Some(100.0));
+    }
+
+    #[test]
+    fn a_generator_on_another_machine_takes_none_of_the_server_s_cores() {
+        for (clock_error_us, cores) in [(None, Some(0.3)), (Some(0), Some(0.3)), (Some(180), None)] {
+            let interval = Interval { length_us: 1_000_000, cpu_us: 300_000, ..Interval::default() };
+            let measurement = Measurement {
+                workload: Some(workload(Arrival::Closed, 8)),
+                intervals: vec![interval],
+                measured_to_s: 1.0,
+                server: Some(Environment { clock_error_us, ..Environment::default() }),
+                ..Measurement::default()
+            };
+            let facts = facts(&measurement, Some(&run_report(&measurement).unwrap())).unwrap();
+            assert_eq!(facts.value(FactId::generator_cpu_cores), cores, "{clock_error_us:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! those of its group come first.
 
 use crate::facts::{FactId, Facts};
+use crate::resources::processors;
 use crate::resources::syscall_cost::scaled_to_machine_us;
 
 /// Somebody of the group waited for a processor this share of the time: there is no room.
@@ -14,6 +15,8 @@ const BUSY_MIN: f64 = 0.95;
 const CORE_BUSY_MAX: f64 = 0.85;
 /// The service's own share of its processors from which it is the one that needs them.
 const OWN_MIN: f64 = 0.4;
+/// The same with all that stands behind it.
+const ALL_MIN: f64 = 0.8;
 
 /// Cores that a service may use are idle for a good part of the time, if they are no busier than this: tasks that are woken together
 /// wait for each other, whatever limits.
@@ -69,18 +72,31 @@ impl RequestCost {
 /// The service's work, if the processors that it may use are full, and mostly with that; `None` when they are not, or when
 /// that cannot be told.
 pub fn request_cost(facts: &Facts) -> Option<RequestCost> {
-    let limits = [FactId::service_cores_limit, FactId::usable_cores, FactId::cores];
-    let cores_limit = limits.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min)?;
     let Some(cores) = facts.value(FactId::service_cpu_cores) else {
         return machine_request_cost(facts);
     };
+    let request_us = facts.value(FactId::cpu_per_request_us).filter(|us| *us > 0.0)?;
+    cost_of_full(facts, cores, request_us, OWN_MIN)
+}
+
+/// The same of the service with what stands behind it, where they fill the processors together and its own part is small: what it need
+/// not do is missing behind it.
+pub fn request_cost_with_backends(facts: &Facts) -> Option<RequestCost> {
+    request_cost(facts).or_else(|| {
+        let cores = processors::own_cores(facts)?;
+        cost_of_full(facts, cores, cores / facts.ended_per_s()? * 1e6, ALL_MIN)
+    })
+}
+
+fn cost_of_full(facts: &Facts, cores: f64, request_us: f64, own_min: f64) -> Option<RequestCost> {
+    let limits = [FactId::service_cores_limit, FactId::usable_cores, FactId::cores];
+    let cores_limit = limits.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min)?;
     let waits = group_waits(facts) == Some(true);
     // One process on a core of its own waits for nobody.
     let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
     let busy = busy.is_some_and(|busy| busy >= BUSY_MIN);
     let own = cores / cores_limit;
-    let full = own >= BUSY_MIN || ((waits || busy) && own >= OWN_MIN);
-    let request_us = facts.value(FactId::cpu_per_request_us).filter(|us| *us > 0.0)?;
+    let full = own >= BUSY_MIN || ((waits || busy) && own >= own_min);
     full.then(|| RequestCost { cores, request_us, file_us: file_us(facts), is_observed: true })
 }
 
@@ -139,7 +155,7 @@ pub fn connection_us(facts: &Facts) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, of_pool};
 
     #[test]
     fn room_is_seen_by_the_group_or_by_cores() {
@@ -164,6 +180,25 @@ mod tests {
             (FactId::connections_reused_fraction, 1.0),
         ];
         request_cost(&facts(&[&base[..], values].concat(), &[]))
+    }
+
+    #[test]
+    fn a_front_and_its_backend_fill_processors_together() {
+        let values = [
+            (FactId::usable_cores, 1.0),
+            (FactId::usable_busy_fraction, 1.0),
+            (FactId::pressure_group_cpu_some_fraction, 0.8),
+            (FactId::service_cpu_cores, 0.35),
+            (FactId::cpu_per_request_us, 400.0),
+            (FactId::ended_per_s, 875.0),
+        ];
+        for (backend, cost) in [(0.6, Some(1086.0)), (0.2, None)] {
+            let mut facts = facts(&values, &[]);
+            of_pool(&mut facts, "unknown", &[(FactId::backend_cpu_cores, backend)]);
+            assert_eq!(request_cost(&facts), None, "it has a third");
+            let found = request_cost_with_backends(&facts).map(|work| work.request_us.round());
+            assert_eq!(found, cost, "{backend}");
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ use webdyno_model::setting::SettingId;
 const HELD_FRACTION_MIN: f64 = 0.5;
 /// Fewer would be enough for those that wait; a smaller part is met by chance.
 const ENOUGH_FRACTION_MIN: f64 = 0.3;
+/// What one request that was alone says of all of them is about this far off.
+const NEEDED_RATIO_MIN: f64 = 1.2;
 /// A load of which fewer requests than this use a connection again does not hold any with it.
 const REUSED_FRACTION_MIN: f64 = 0.1;
 /// Seconds that are proposed: parts of a page come within one, also over slow lines; after three people read.
@@ -69,7 +71,7 @@ fn held_workers(facts: &Facts) -> Option<HeldWorkers> {
     }
     let workers = workers::limit_proof(facts)?.workers;
     // Too few for the requests alone are what is missing, whoever holds them.
-    if needed_workers(facts).is_some_and(|needed| needed > workers) {
+    if needed_workers(facts).is_some_and(|needed| needed > NEEDED_RATIO_MIN * workers) {
         return None;
     }
     let inside = evidence_in_scoreboard(facts);
@@ -325,7 +327,7 @@ mod tests {
     #[test]
     fn where_workers_are_too_few_for_the_requests_alone_nobody_holds_them() {
         // 130 users are away for a second each.
-        for (alone_us, found) in [(900.0, true), (600_000.0, true), (1_000_000.0, false)] {
+        for (alone_us, found) in [(900.0, true), (1_000_000.0, true), (1_600_000.0, false)] {
             let users = [
                 (FactId::users, 130.0),
                 (FactId::ended_per_s, 58.0),

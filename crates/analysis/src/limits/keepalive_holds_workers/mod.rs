@@ -11,7 +11,7 @@
 //! workers, and connections carry more than one request (not where the sockets show that those are not idle; within a tick of the
 //! kernel's clock they tell nothing); or the sockets show it alone: on as many accepted connections as half of the workers
 //! nothing was asked since the last response (tcp_info). Under the event MPM an idle connection holds no thread, so this is not
-//! reported; nor is it where the requests alone, by how long one takes that is alone, need more workers than there are.
+//! reported; nor is it where the requests alone, by how long one takes that is alone, need a fifth more workers than there are.
 //!
 //! ## What to do
 //! Best is the event MPM, where one thread per process waits for all idle connections, if all modules support threads (mod_php

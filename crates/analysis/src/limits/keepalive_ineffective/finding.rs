@@ -139,7 +139,7 @@ fn cost(facts: &Facts) -> Option<ConnectionCost> {
         + facts.value(FactId::handshake_mean_us).unwrap_or(0.0);
     let us = each * opened.min(1.0);
     // Where processors are full all requests wait for what connections take of them.
-    let of_cores = request_cost::request_cost(facts)
+    let of_cores = request_cost::request_cost_with_backends(facts)
         .filter(|work| work.is_observed && facts.value(FactId::handshake_mean_us).is_none())
         .map_or(0.0, |work| {
             let connection_us = request_cost::connection_us(facts) * opened.min(1.0);

@@ -3,6 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::db_connections_exhausted;
+use crate::limits::rate_limited::delayed;
 use crate::resources::php_fpm;
 use crate::wording::format_number;
 use webdyno_model::change::{ApplyClass, SettingChange};
@@ -49,9 +50,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (None, _) if is_full_from_outside(facts, failed) => 0.75,
         (None, _) => return None,
     };
-    // What fails behind it would fail with more of them, too.
+    // What fails behind it would fail with more of them, too; and requests that a limit holds would take more.
     let is_behind = php_fpm::is_any_full_behind_errors(facts)
-        || db_connections_exhausted::finding::makes_most_errors(facts);
+        || db_connections_exhausted::finding::makes_most_errors(facts)
+        || places_max(facts)
+            .is_some_and(|places| delayed::take_all_places(facts, places / places_each(facts)));
     let confidence = if is_behind { CONFIDENCE_BEFORE_OTHERS.min(confidence) } else { confidence };
     let said = match (logged, dropped) {
         (Some(count), _) => {
@@ -159,7 +162,7 @@ fn remedy(facts: &Facts) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, over, with_changes};
+    use crate::facts::testing::{facts, over, scoped_setting, with_changes};
     use webdyno_model::service::ScopedSetting;
 
     const FULL: [(FactId, f64); 5] = [
@@ -197,6 +200,33 @@ mod tests {
             with(&refused, true).map(|finding| finding.confidence)
         };
         assert_eq!([sure(102.0), sure(30.0)], [Some(CONFIDENCE_BEFORE_OTHERS), Some(0.95)]);
+    }
+
+    #[test]
+    fn requests_that_a_limit_holds_would_take_more_places_as_well() {
+        // 46 requests a second get through, and 12 fail when their turn has come: 58.
+        let turns = [
+            (FactId::rate, 46.0),
+            (FactId::rate_ci95_fraction, 0.3),
+            (FactId::ended_per_s, 80.0),
+            (FactId::server_error_fraction, 0.15),
+            (FactId::response_time_p50_us, 172_000.0),
+            (FactId::response_time_p99_us, 173_000.0),
+        ];
+        for (limit, confidence) in
+            [("burst=400", CONFIDENCE_BEFORE_OTHERS), ("burst=40", 0.95), ("burst=400 nodelay", 0.95)]
+        {
+            let mut facts =
+                facts(&with_changes(&FULL, &turns), &[("worker_connections", 64), ("worker_processes", 1)]);
+            let one = |setting: &str, value: &str| scoped_setting(setting, value, &["server"]);
+            let service = facts.service.as_mut().unwrap();
+            service.service = "nginx".into();
+            service.scoped = vec![
+                one("limit_req_zone", "$server_name zone=all:1m rate=58r/s"),
+                one("limit_req", &format!("zone=all {limit}")),
+            ];
+            assert_eq!(check(&facts).unwrap().confidence, confidence, "{limit}");
+        }
     }
 
     #[test]

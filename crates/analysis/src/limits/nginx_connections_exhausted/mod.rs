@@ -7,7 +7,8 @@
 //! ## How it is recognised
 //! The error log says `worker_connections are not enough`, or the status page (stub_status) counts connections accepted and not
 //! handled; requests fail with closed connections, or with 500 if the second one was missing. Where a full pool of PHP-FPM, or a database
-//! that refuses connections, decides how many are answered, this is half sure: more connections would only wait or fail there.
+//! that refuses connections, decides how many are answered, this is half sure: more connections would only wait or fail there. So it is where `limit_req` may hold
+//! as many requests as there are connections, and all take as long: it would hold more of them.
 //!
 //! ## What to do
 //! Raise `worker_connections` in the block `events`: each costs about 400 bytes. Every connection is an open file, so

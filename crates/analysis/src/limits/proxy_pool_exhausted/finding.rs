@@ -3,11 +3,12 @@
 use super::bound::{Bound, Need, may_be, remedy, upstream};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::common::alone_words;
 use crate::limits::healthy::response_time::{slower_than_alone, tail_slower_than_alone};
 use crate::limits::slow_upstream::finding::at_most_waiting;
 use crate::resources::{concurrency, worker_waits};
 use crate::settings::backends::{self, forwarding_settings};
-use crate::wording::{format_number, format_time};
+use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
@@ -15,6 +16,9 @@ use webdyno_model::service::{ScopedSetting, ServiceSnapshot};
 /// So much of all places is taken on average where none is free for long: one is between two requests at times, and a process that has
 /// just been started may serve hardly anybody.
 pub(super) const TAKEN_FRACTION_MIN: f64 = 0.55;
+/// The same of two processes, one of which has all who wait: then most of what is in flight must be in Apache, and in no queue before it.
+const TAKEN_FRACTION_OF_ONE_MIN: f64 = 0.45;
+const CONFIDENCE_OF_ONE: f64 = 0.7;
 /// Readings may meet a process that has just ended.
 const TAKEN_FRACTION_MAX: f64 = 1.3;
 /// More are in flight than are at the backend.
@@ -37,17 +41,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let FullPool { bound, name, waiting, places } =
         forwarding_settings(service).find_map(|setting| full_pool(facts, setting, processes))?;
     let beyond = in_flight - waiting_behind(facts, service, name);
-    let least = if facts.loaded { BEYOND_FRACTION_MIN } else { BEYOND_FRACTION_WATCHED_MIN };
-    if beyond < BEYOND_MIN.max(least * in_flight) || worker_waits::machine_is_short(facts) {
+    let is_of_one = waiting < TAKEN_FRACTION_MIN * places;
+    let is_sure = facts.loaded && !is_of_one;
+    let least = if is_sure { BEYOND_FRACTION_MIN } else { BEYOND_FRACTION_WATCHED_MIN };
+    let queue = if is_of_one { facts.value(FactId::accept_queue_mean).unwrap_or(0.0) } else { 0.0 };
+    if beyond - queue < BEYOND_MIN.max(least * in_flight) || worker_waits::machine_is_short(facts) {
         return None;
     }
-    let alone = slower.map_or(String::new(), |(alone_us, usual_us)| {
-        format!(
-            " A request alone takes {}, under this load {}.",
-            format_time(alone_us),
-            format_time(usual_us)
-        )
-    });
+    let alone = alone_words(slower);
     let why = need_text(in_flight, processes);
     let need = Need { in_flight, processes, most: connections_max(facts), why: &why };
     let mut cited = facts
@@ -66,7 +67,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(significant(processes, 2)),
             format_number(significant(in_flight, 3)),
         ),
-        confidence: if facts.loaded { CONFIDENCE } else { CONFIDENCE_WATCHED },
+        confidence: match facts.loaded {
+            _ if is_sure => CONFIDENCE,
+            true => CONFIDENCE_OF_ONE,
+            false => CONFIDENCE_WATCHED,
+        },
         explains_fraction: Some(significant((beyond / in_flight).min(1.0), 3)),
         facts: cited,
         remedies: vec![remedy(facts, &bound, need)],
@@ -86,7 +91,8 @@ fn full_pool<'a>(facts: &'a Facts, setting: &'a ScopedSetting, processes: f64) -
     let bound = bound(facts, setting)?;
     let (name, seen) = upstream(facts, &bound.address)?;
     let (waiting, places) = (at_most_waiting(facts, name, seen), bound.max * processes);
-    let is_full = waiting >= TAKEN_FRACTION_MIN * places && waiting <= TAKEN_FRACTION_MAX * places;
+    let taken_min = if facts.loaded { TAKEN_FRACTION_OF_ONE_MIN } else { TAKEN_FRACTION_MIN };
+    let is_full = waiting >= taken_min * places && waiting <= TAKEN_FRACTION_MAX * places;
     let queue = facts.value_of(FactId::backend_queue_mean, name).unwrap_or(0.0);
     (is_full && queue < 1.0).then_some(FullPool { bound, name, waiting, places })
 }
@@ -190,10 +196,15 @@ mod tests {
         watched.service = Some(of_threads(64, &[("ProxyPass", pass)]));
         watched.loaded = false;
         assert_eq!(check(&watched).map(|finding| finding.confidence), Some(CONFIDENCE_WATCHED));
+        // One of two processes has all who wait.
+        let half = (FactId::upstream_waiting_mean, AT, 2.0);
+        assert_eq!(with(&[], &[half], pass).map(|finding| finding.confidence), Some(CONFIDENCE_OF_ONE));
         let waiting = (FactId::upstream_waiting_mean, AT, 3.9);
         for (what, changes, several, value) in [
             ("no bound", vec![], vec![], "/app http://127.0.0.1:8000/app"),
             ("places are free", vec![], vec![], "/app http://127.0.0.1:8000/app max=9"),
+            ("half of them, and nobody waits", vec![(FactId::in_flight_mean, 3.5)], vec![half], pass),
+            ("half of them, and many in front", vec![(FactId::accept_queue_mean, 25.0)], vec![half], pass),
             ("nobody waits", vec![(FactId::in_flight_mean, 4.0)], vec![], pass),
             ("the backend is full", vec![], vec![waiting, (FactId::backend_queue_mean, AT, 9.0)], pass),
             ("as quick as alone", vec![(FactId::response_time_mean_us, 65_000.0)], vec![], pass),

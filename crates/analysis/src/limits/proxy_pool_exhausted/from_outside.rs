@@ -6,12 +6,13 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::common::alone_words;
 use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::{concurrency, worker_waits};
 use crate::settings::backends::{self, UNKNOWN};
-use crate::wording::{format_number, format_time};
+use crate::wording::format_number;
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
@@ -30,7 +31,7 @@ const CONFIDENCE: f64 = 0.7;
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|service| service.service == UNKNOWN)?;
     let in_flight = concurrency::requests_in_flight(facts).filter(|_| facts.loaded)?;
-    let (alone_us, usual_us) = slower_than_alone(facts)?;
+    let slower = slower_than_alone(facts)?;
     let computes = facts.value(FactId::busiest_thread_fraction)? > BUSY_THREAD_FRACTION_MAX;
     if computes || noticed_queue(facts).is_some() || worker_waits::machine_is_short(facts) {
         return None;
@@ -53,12 +54,11 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     Some(Finding {
         id: LimitId::ProxyPoolExhausted.into(),
         summary: format!(
-            "{name} has {} requests in flight and passes on {} at once to {at}, never more, and nobody waits there: {} wait in {name} itself, which does not compute. A request alone takes {}, under this load {}.",
+            "{name} has {} requests in flight and passes on {} at once to {at}, never more, and nobody waits there: {} wait in {name} itself, which does not compute.{}",
             format_number(significant(in_flight, 3)),
             format_number(most),
             format_number(significant(held, 3)),
-            format_time(alone_us),
-            format_time(usual_us)
+            alone_words(Some(slower)),
         ),
         confidence: CONFIDENCE,
         explains_fraction: Some(significant((held / in_flight).min(1.0), 3)),

@@ -8,7 +8,8 @@
 //! ## How it is recognised
 //! The configuration bounds the connections (`max=` of `ProxyPass` or `BalancerMember`); on nearly as many of them as all processes
 //! together may have an answer is awaited (tcp_info); more requests are in flight; nobody waits in the backend's own accept
-//! queue; and a request takes much longer than one alone, while the machine is not short of anything. In front of nginx: as many
+//! queue; and a request takes much longer than one alone, while the machine is not short of anything. Where one of two processes has all
+//! who wait, half of the connections are in use: it is less sure, and half of what is in flight must be in Apache. In front of nginx: as many
 //! connections as `max_conns` allows are in use, or the log says `no live upstreams`, while responses are errors (502). Of a proxy whose
 //! settings cannot be read the sockets tell: at every reading the same few requests wait for an answer of one server, most requests in
 //! flight are not among them, nobody waits in the server's queue, and the proxy hardly computes.
@@ -40,7 +41,7 @@ fn check(facts: &Facts) -> Option<Finding> {
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, busiest_thread_fraction,
+        accept_queue_mean, answers_logged_per_s, backend_queue_mean, bad_gateway_fraction, busiest_thread_fraction,
         cpu_busy_fraction, fpm_processes_busy_mean, fpm_queue_mean, in_flight_mean, nginx_backend_absent_messages,
         nginx_backend_refused_messages, nginx_no_upstream_messages, offered_rate, rate, response_time_alone_us, response_time_mean_us,
         response_time_p99_us, server_errors_answered_per_s,

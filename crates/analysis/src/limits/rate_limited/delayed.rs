@@ -8,11 +8,12 @@ use super::finding::{CONFIDENCE_OF_A_PART, RISK};
 use super::rejected::{WrittenSetting, configured_rate, rate_of, value, written};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::common::alone_words;
 use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
 use crate::resources::time_breakdown::{keeps_up, noticed_queue};
 use crate::resources::{concurrency, worker_waits};
-use crate::wording::{format_number, format_time};
+use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
@@ -36,22 +37,18 @@ const BUSY_THREAD_FRACTION_MAX: f64 = 0.5;
 
 /// Fires where requests get through just at the rate of the zone, evenly, and wait for something that is no part of the machine.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
-    let service = facts.service.as_ref().filter(|service| service.service == "nginx")?;
-    if value(service, "limit_req_dry_run").is_some_and(|set| set.value.eq_ignore_ascii_case("on")) {
-        return None;
-    }
+    let service = with_limits(facts)?;
     let (limit, allowed, through, held) = holding(facts, service)?;
     // Clients that wait for answers ask as often as they get them: that they would ask more often shows in what they wait.
     let slower = slower_than_alone(facts).or_else(|| takes_times_alone(facts, allowed));
-    let waits = keeps_up(facts) == Some(false) || slower.is_some() || !facts.loaded;
+    let waits =
+        keeps_up(facts) == Some(false) || slower.is_some() || !facts.loaded || take_turns(facts, allowed);
     let is_out_of_files = facts.counted_often(FactId::nginx_open_files_messages).is_some();
     let takes_files = is_out_of_files && may_take_all_files(facts, &limit);
     if !waits || worker_waits::machine_is_short(facts) || (!takes_files && noticed_queue(facts).is_some()) {
         return None;
     }
-    let waited = slower.map_or(String::new(), |(alone, usual)| {
-        format!(" A request alone takes {}, under this load {}.", format_time(alone), format_time(usual))
-    });
+    let waited = alone_words(slower);
     let at = limit.at.map_or(String::new(), |at| format!(", set in {at}"));
     let seen = match (through, held) {
         (Some((per_s, _)), _) => format!("{} req/s get through.{waited}", format_number(per_s)),
@@ -87,6 +84,22 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// nginx, where its limits are in force.
+fn with_limits(facts: &Facts) -> Option<&ServiceSnapshot> {
+    let service = facts.service.as_ref().filter(|service| service.service == "nginx")?;
+    let dry_run = value(service, "limit_req_dry_run");
+    (!dry_run.is_some_and(|set| set.value.eq_ignore_ascii_case("on"))).then_some(service)
+}
+
+/// Whether requests that are held, each for as long as the others, may be so many as there are places for: who gets none fails at once,
+/// or when its turn has come, and more places would hold more of them.
+pub(crate) fn take_all_places(facts: &Facts, places: f64) -> bool {
+    let holding = with_limits(facts).and_then(|service| holding(facts, service));
+    holding.is_some_and(|(limit, allowed, ..)| {
+        take_turns(facts, allowed) && burst(&limit).is_some_and(|burst| burst >= places)
+    })
+}
+
 /// Requests a second, or that wait, and how sure that makes.
 type RateSeen = Option<(f64, f64)>;
 
@@ -109,9 +122,12 @@ fn holding<'a>(
 /// Whether as many requests may be held as have all files of a process of nginx, with one for the visitor and one for the backend each:
 /// others wait to be accepted then.
 fn may_take_all_files(facts: &Facts, limit: &WrittenSetting<'_>) -> bool {
-    let burst =
-        limit.value.split_whitespace().find_map(|word| word.strip_prefix("burst=")?.parse::<f64>().ok());
-    burst.zip(facts.value(FactId::open_files_limit)).is_some_and(|(burst, files)| 2.0 * burst >= files)
+    burst(limit).zip(facts.value(FactId::open_files_limit)).is_some_and(|(burst, files)| 2.0 * burst >= files)
+}
+
+/// How many requests are held at most.
+fn burst(limit: &WrittenSetting<'_>) -> Option<f64> {
+    limit.value.split_whitespace().find_map(|word| word.strip_prefix("burst=")?.parse().ok())
 }
 
 /// At just the zone's rate, evenly, and with processors free, requests that take so many times as long as one alone are held, however
@@ -120,6 +136,8 @@ const TIMES_ALONE_MIN: f64 = 2.0;
 /// The same where the rate is the zone's to a hundredth, and evenly: no chance meets that, where nobody asks at that rate.
 const TIMES_ALONE_MIN_OF_EXACT: f64 = 1.3;
 const EXACT_FRACTION: f64 = 0.01;
+/// The slowest in a hundred take hardly longer than the others.
+const EVEN_TIMES_MAX: f64 = 1.05;
 
 fn takes_times_alone(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
     let is_exact = keeps_up(facts) != Some(true)
@@ -128,6 +146,22 @@ fn takes_times_alone(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
     let times_min = if is_exact { TIMES_ALONE_MIN_OF_EXACT } else { TIMES_ALONE_MIN };
     let times = facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us));
     times.filter(|(alone, usual)| *usual >= times_min * alone)
+}
+
+/// Whether exactly as many requests a second as the zone allows had their turn, and all took as long, as they do in a queue that moves
+/// on at a fixed pace. One that gets no connection to the backend then, as those that are held have them all, is answered with 500.
+/// One that was alone may have waited as well, behind the one before it.
+fn take_turns(facts: &Facts, allowed: f64) -> bool {
+    let value = |name: FactId| facts.value(name);
+    let are_alike = value(FactId::response_time_p50_us)
+        .zip(value(FactId::response_time_p99_us))
+        .is_some_and(|(p50, p99)| p99 <= EVEN_TIMES_MAX * p50);
+    let failed = value(FactId::server_error_fraction).filter(|share| *share > 0.0).zip(facts.ended_per_s());
+    let per_s = value(FactId::rate).zip(failed).map(|(rate, (share, ended))| rate + share * ended);
+    are_alike
+        && value(FactId::in_flight_mean).is_some_and(|requests| requests >= HELD_MIN)
+        && keeps_up(facts) != Some(true)
+        && per_s.is_some_and(|per_s| (per_s / allowed - 1.0).abs() <= EXACT_FRACTION)
 }
 
 /// How many requests a second get through where that is the zone's rate, and how sure that makes. One that its client gave up
@@ -143,8 +177,12 @@ fn let_through(facts: &Facts, allowed: f64) -> Option<(f64, f64)> {
         let is_between = may_be.contains(&rate) && ended >= RATE_FRACTION.0 * allowed;
         is_between.then_some((rate, CONFIDENCE_UNUSED))
     };
+    let in_turn = || {
+        let rate = facts.value(FactId::rate).filter(|_| take_turns(facts, allowed))?;
+        Some((rate, CONFIDENCE_GIVEN_UP))
+    };
     let near = |found: &(f64, f64)| is_near(&found.0);
-    answered.filter(near).or_else(|| given_up().filter(near)).or_else(unused)
+    answered.filter(near).or_else(|| given_up().filter(near)).or_else(in_turn).or_else(unused)
 }
 
 /// Requests in nginx that nothing works on, where nobody counts those that end: of what may make them wait, `limit_req` is what is set.
@@ -239,6 +277,34 @@ mod tests {
     }
 
     #[test]
+    fn held_requests_that_have_all_connections_or_files_come_before_these() {
+        // As many as are held have all connections: some fail at once, and some when their turn has come.
+        let in_turn = |errors: f64, p99_us: f64| {
+            let changes = [
+                (FactId::rate, 46.0),
+                (FactId::rate_ci95_fraction, 0.3),
+                (FactId::ended_per_s, 80.0),
+                (FactId::server_error_fraction, errors),
+                (FactId::in_flight_mean, 12.0),
+                (FactId::response_time_alone_us, 170_000.0),
+                (FactId::response_time_p50_us, 172_000.0),
+                (FactId::response_time_p99_us, p99_us),
+            ];
+            with(&changes, "burst=400", true)
+        };
+        assert_eq!(in_turn(0.15, 173_000.0), Some(CONFIDENCE_GIVEN_UP));
+        assert_eq!(in_turn(0.15, 400_000.0), None, "some wait longer");
+        assert_eq!(in_turn(0.25, 173_000.0), None, "another rate");
+        let out_of_files = |limit: f64, queue: f64| {
+            let files = [(FactId::nginx_open_files_messages, 16.0), (FactId::open_files_limit, limit)];
+            with(&[&files[..], &[(FactId::accept_queue_mean, queue)]].concat(), "burst=400", true)
+        };
+        assert_eq!(out_of_files(800.0, 9.0), Some(CONFIDENCE));
+        assert_eq!(out_of_files(1_024.0, 9.0), None, "400 requests do not take them all");
+        assert_eq!(out_of_files(1_024.0, 0.0), Some(CONFIDENCE_OF_A_PART));
+    }
+
+    #[test]
     fn an_even_rate_that_is_the_zone_s_is_its_work() {
         let held = "burst=400";
         assert_eq!(with(&[], held, true), Some(CONFIDENCE));
@@ -271,13 +337,6 @@ mod tests {
         assert_eq!(with(&given_up, held, true), Some(CONFIDENCE_GIVEN_UP));
         let unused = [(FactId::rate, 45.0), (FactId::rate_ci95_fraction, 0.3), (FactId::ended_per_s, 70.0)];
         assert_eq!(with(&unused, held, true), Some(CONFIDENCE_UNUSED));
-        let out_of_files = |limit: f64, queue: f64| {
-            let files = [(FactId::nginx_open_files_messages, 16.0), (FactId::open_files_limit, limit)];
-            with(&[&files[..], &[(FactId::accept_queue_mean, queue)]].concat(), held, true)
-        };
-        assert_eq!(out_of_files(800.0, 9.0), Some(CONFIDENCE));
-        assert_eq!(out_of_files(1_024.0, 9.0), None, "400 requests do not take them all");
-        assert_eq!(out_of_files(1_024.0, 0.0), Some(CONFIDENCE_OF_A_PART));
         for (what, changes, limit) in [
             ("nothing is held", vec![], "burst=400 nodelay"),
             ("no burst", vec![], ""),

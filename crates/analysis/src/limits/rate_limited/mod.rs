@@ -16,7 +16,9 @@
 //! send such responses, too. 429 means a limit, wherever it is. A load generator is one client with many requests, so a limit
 //! per client affects it long before it affects visitors. Of requests that are held (`limit_req` of nginx with a burst): they get
 //! through evenly at the zone's rate, and take twice as long as one that is alone (a third longer where the rate is the zone's to a hundredth), with CPU free; where nginx is out of open files,
-//! and so many may be held that they have them all, others wait to be accepted. If the server is only observed,
+//! and so many may be held that they have them all, others wait to be accepted; where they may have all its
+//! connections and take equally long, those that get none for their backend fail with 500 when their turn has come, and count with those
+//! that get through. If the server is only observed,
 //! its log has sizes and its workers times, and the time of the first byte is unknown; with an accept queue the bytes of each
 //! accepted connection tell the pace; the rate of a location, or of each client, is
 //! a suspicion, and responses that go out in the first step of a limit are not slowed by it. Fewer than one request in ten that is
@@ -55,7 +57,7 @@ pub const LIMIT: Limit = Limit {
         db_refusals_logged, ended_per_s, failed_fraction, first_byte_mean_us, forbidden_fraction,
         in_flight_mean, nginx_open_files_messages, offered_rate, open_files_limit, open_files_messages, open_files_program_messages, proxy_connections_failed_logged,
         rate, rate_ci95_fraction, received_bytes_per_s, receiving_connections_mean, sending_connections_mean, request_bytes_per_s, request_timeout_fraction, response_time_alone_us,
-        response_time_mean_us, response_time_p99_us, server_error_fraction,
+        response_time_mean_us, response_time_p50_us, response_time_p99_us, server_error_fraction,
         service_time_mean_us, too_many_requests_fraction, unavailable_fraction, workers_startable_mean,
     }],
     causes: &[

@@ -66,7 +66,7 @@ struct HandshakeSaving {
 pub fn check(facts: &Facts) -> Option<Finding> {
     let service = facts.service.as_ref().filter(|_| site_profile::is_tls(facts) == Some(true))?;
     // Where nobody counts requests, samples of full processors tell what handshakes take of them.
-    let work = request_cost::request_cost(facts);
+    let work = request_cost::request_cost_with_backends(facts);
     let is_sampled = processor_time::handshakes(facts).is_some() && has_full_processors(facts);
     if work.is_none() && !is_sampled {
         return None;

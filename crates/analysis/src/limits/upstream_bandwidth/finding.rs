@@ -1,5 +1,9 @@
 //! When `upstream-bandwidth` is found, what proves it, and what to change.
 
+use super::path::{
+    SPREAD_EVEN_MAX, WINDOW_BYTES, are_late, are_on_the_way, busiest_interface, drops_most,
+    has_idle_processors, loses_data, loses_syns, overflows, queued_round_trips, round_trips, slow_connect,
+};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::network_saturated;
@@ -10,36 +14,10 @@ use webdyno_model::diagnosis::Finding;
 
 /// What a line that is full carries differs by no more than this from one second to the other.
 const SPREAD_MAX: f64 = 0.15;
-/// A full line carries the same to a hundredth, whatever is asked for.
-const SPREAD_EVEN_MAX: f64 = 0.01;
-/// Processors that are busier make connections late themselves; so does a SYN that is lost, by a second.
-const BUSY_MAX: f64 = 0.7;
-const LOST_SYNS_MAX: f64 = 0.0005;
-/// A connect takes so much longer than a request alone, and such a part of the response time.
-const CONNECT_EXCESS_US_MIN: f64 = 500.0;
-const CONNECT_FRACTION_MIN: f64 = 0.2;
-/// Round trips of so many times the shortest one wait in a queue..
-const ROUND_TRIP_RATIO_MIN: f64 = 4.0;
-/// ..if it is by this much: a response to a small packet may be held back for 40 ms, and a busy machine is late.
-const ROUND_TRIP_EXCESS_US_MIN: f64 = 50_000.0;
-/// The same where segments are lost as well (a short queue that overflows all the time adds little), or answers are seen on the way. Of
-/// the server's own round trips, which end with a client's confirmation, that is held back, only where most of them are seen there.
-const ROUND_TRIP_EXCESS_US_LOST: f64 = 10_000.0;
-/// Of the requests in flight, or of the connections, those whose answer was sent and is not confirmed. Each fits into the window that
-/// a client's kernel opens with: it is confirmed as it arrives, however late the client itself is.
-const ON_THE_WAY_FRACTION_MIN: f64 = 0.6;
-const WINDOW_BYTES: f64 = 60_000.0;
 /// The share of segments that are sent again from which on a queue overflows: on a good line it is below a thousandth.
 const RETRANSMITTED_MIN: f64 = 0.002;
 /// The share that is much by itself: on the internet one in a hundred is a bad day.
 const RETRANSMITTED_MUCH: f64 = 0.01;
-/// So many overflow a short queue all the time: what arrives comes in bursts, and no second carries what another one does.
-const RETRANSMITTED_MOSTLY: f64 = 0.05;
-/// So many sent again while SYNs are lost as well and round trips are long: most of what is sent does not fit, and the few bytes that
-/// arrive tell nothing. Where packets are lost for another reason, those that arrive are not late.
-const RETRANSMITTED_MOST: f64 = 0.2;
-const RETRANSMITS_MOST: f64 = 100.0;
-const LOST_SYNS_MOST: f64 = 0.02;
 /// Of the busy workers, those that wait for the end of a connection whose answer is still sent again.
 const CLOSING_FRACTION_MIN: f64 = 0.3;
 /// Fewer of them are chance.
@@ -74,12 +52,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let again = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MIN)
         && facts.value(FactId::retransmits).is_some_and(|count| count >= RETRANSMITS_MIN);
     let much = facts.value(FactId::retransmitted_fraction).is_some_and(|share| share >= RETRANSMITTED_MUCH);
-    let round_trips = round_trips(facts);
     let on_the_way = are_on_the_way(facts);
-    let tells_little = (again && facts.loaded) || on_the_way || overflows(facts);
-    let excess_us = if tells_little { ROUND_TRIP_EXCESS_US_LOST } else { ROUND_TRIP_EXCESS_US_MIN };
-    let waits =
-        round_trips.filter(|(mean, min)| *mean >= ROUND_TRIP_RATIO_MIN * min && mean - min >= excess_us);
+    let (waits, is_doubtful) = queued_round_trips(facts, again);
     let busiest = busiest_interface(facts);
     let bytes = facts.value(FactId::received_bytes_per_s).or(busiest.map(|(bytes, _)| bytes))?;
     let spread = facts.value(FactId::received_spread_fraction).or(busiest.and_then(|(_, spread)| spread));
@@ -92,7 +66,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     // Requests that are given up all together make seconds differ, and so do segments that are sent again for seconds.
     let uneven = again && waits.is_some() && (on_the_way || overflows(facts));
     let bytes_min = if waits.is_some() { BYTES_PER_S_MIN } else { BYTES_PER_S_MIN_UNSEEN };
-    let is_late = round_trips.is_some_and(|(mean, min)| mean >= ROUND_TRIP_RATIO_MIN * min);
+    let is_late = are_late(facts);
     let is_dropped = holds_workers || (drops_most(facts) && (is_late || !facts.loaded));
     let is_quiet = !facts.loaded && bytes < BYTES_PER_S_MIN;
     if is_quiet || (!is_dropped && (bytes < bytes_min || !(flat || uneven) || !slow)) {
@@ -108,13 +82,14 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (Some(_), false) => 0.7,
         (None, _) if connect.is_some() => 0.7,
         // Seen from the server alone.
-        (None, true) if round_trips.is_none() && much => 0.5,
+        (None, true) if round_trips(facts).is_none() && much => 0.5,
         _ => return None,
     };
     // At a rate that is kept the bytes of each second are the same because the requests are.
     let takes_time =
         is_what_takes_time(facts) || ((connect.is_some() || on_the_way) && facts.service.is_some());
-    let is_sure = is_dropped || (takes_time && (flat || on_the_way) && keeps_up(facts) != Some(true));
+    let is_sure =
+        is_dropped || (takes_time && !is_doubtful && (flat || on_the_way) && keeps_up(facts) != Some(true));
     let confidence = if is_sure { confidence } else { confidence.min(CONFIDENCE_UNSEEN) };
     Some(Finding {
         id: LimitId::UpstreamBandwidth.into(),
@@ -124,20 +99,6 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         facts: facts.cite(CITED),
         remedies: network_saturated::finding::remedies(facts, true),
     })
-}
-
-/// The mean and the shortest round trip: of our own load, else of the clients as the server sees them. Processors that are full are late
-/// with what is confirmed.
-fn round_trips(facts: &Facts) -> Option<(f64, f64)> {
-    let own = facts.value(FactId::round_trip_mean_us).zip(facts.value(FactId::round_trip_min_us));
-    let of_clients =
-        facts.value(FactId::client_round_trip_mean_us).zip(facts.value(FactId::client_round_trip_min_us));
-    own.or(of_clients.filter(|_| !facts.loaded && has_idle_processors(facts)))
-}
-
-fn has_idle_processors(facts: &Facts) -> bool {
-    let busy = facts.value(FactId::usable_busy_fraction).or(facts.value(FactId::cpu_busy_fraction));
-    busy.is_some_and(|busy| busy <= BUSY_MAX)
 }
 
 /// How long packets wait: the mean and the shortest round trip, or a TCP connect and a request that was alone.
@@ -171,56 +132,6 @@ fn summary(facts: &Facts, bytes: f64, waits: &str, again: bool) -> String {
         "Network path to the clients saturated: together they receive {}/s, {server}.{waits}{again}",
         format_bytes(bytes)
     )
-}
-
-/// How long a TCP connect takes, and a whole request that was alone, if that took less, although it had a round trip, too: what is on the
-/// way waits there, and no SYN is lost. In microseconds.
-fn slow_connect(facts: &Facts) -> Option<(f64, f64)> {
-    let (alone_us, usual_us) =
-        facts.value(FactId::response_time_alone_us).zip(facts.value(FactId::response_time_mean_us))?;
-    let us = facts.value(FactId::connect_time_mean_us)?;
-    let is_lost = facts.value(FactId::lost_syn_fraction).is_some_and(|share| share > LOST_SYNS_MAX);
-    let is_long = us >= alone_us + CONNECT_EXCESS_US_MIN && us >= CONNECT_FRACTION_MIN * usual_us;
-    (is_long && !is_lost && has_idle_processors(facts)).then_some((us, alone_us))
-}
-
-/// Whether most of the requests in flight have their answer between server and client.
-fn are_on_the_way(facts: &Facts) -> bool {
-    let fits = facts.value(FactId::answer_bytes_mean).is_some_and(|bytes| bytes <= WINDOW_BYTES);
-    let of = [FactId::in_flight_mean, FactId::client_connections_mean];
-    let least = of.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min).filter(|_| facts.loaded);
-    // Those of other clients may all be on the way.
-    let others = facts.value(FactId::other_connections_mean).unwrap_or(0.0);
-    let sent = facts.value(FactId::sending_connections_mean).map(|sent| sent - others).zip(least);
-    fits && sent.is_some_and(|(sent, least)| sent >= ON_THE_WAY_FRACTION_MIN * least.max(1.0))
-}
-
-/// Whether most of the connections of a watched server have something on the way, and much of it is sent again. How large the answers
-/// are may not be known: then slow clients look the same.
-fn overflows(facts: &Facts) -> bool {
-    let again = facts.value(FactId::retransmitted_fraction);
-    let sent = facts.value(FactId::sending_connections_mean);
-    let open = facts.value(FactId::client_connections_mean).filter(|_| !facts.loaded);
-    again.is_some_and(|share| share >= RETRANSMITTED_MOSTLY)
-        && sent.zip(open).is_some_and(|(sent, open)| sent >= ON_THE_WAY_FRACTION_MIN * open.max(1.0))
-}
-
-/// Whether most of what goes to the clients is dropped on the way, what opens connections, too: clients on slow lines of their own connect
-/// at once. How late a packet is only our own load tells for sure.
-fn drops_most(facts: &Facts) -> bool {
-    facts.service.is_some() && loses_data(facts) && loses_syns(facts)
-}
-
-/// Whether so much of what is sent is sent again that hardly another reason is left.
-fn loses_data(facts: &Facts) -> bool {
-    let at_least = |name: FactId, min: f64| facts.value(name).is_some_and(|value| value >= min);
-    at_least(FactId::retransmitted_fraction, RETRANSMITTED_MOST)
-        && at_least(FactId::retransmits, RETRANSMITS_MOST)
-}
-
-/// Whether SYNs are lost as well.
-fn loses_syns(facts: &Facts) -> bool {
-    facts.value(FactId::lost_syn_fraction).is_some_and(|share| share >= LOST_SYNS_MOST)
 }
 
 /// Whether the workers are busy because much of what they sent is dropped on the way: a worker that closes a connection waits until the
@@ -260,15 +171,6 @@ fn is_server_at_limit(facts: &Facts) -> bool {
 fn is_path_here_full(facts: &Facts) -> bool {
     network_saturated::finding::fullest_link(facts).is_some()
         || facts.value(FactId::listen_drops_per_s).is_some_and(|drops| drops >= 1.0)
-}
-
-/// Of the interface that sends most: bytes a second, and how much they differ from one second to the other.
-fn busiest_interface(facts: &Facts) -> Option<(f64, Option<f64>)> {
-    let outer = facts
-        .each(FactId::nic_sent_bits_per_s)
-        .filter(|(name, _)| network_saturated::finding::link_name(name) != "lo");
-    let (name, bits) = outer.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some((bits / 8.0, facts.value_of(FactId::nic_sent_spread_fraction, name)))
 }
 
 #[cfg(test)]
@@ -493,6 +395,33 @@ mod tests {
             let mut facts = facts_of_several(&values, &links);
             facts.loaded = false;
             assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{sending:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_watched_server_all_of_whose_connections_send_evenly_a_short_queue_tells_it() {
+        for (what, sending, rate, spread, round_trip_us, confidence) in [
+            ("as it is", 22.0, 700.0, 0.009, 28_000.0, Some(CONFIDENCE_UNSEEN)),
+            ("a long queue", 22.0, 700.0, 0.009, 80_000.0, Some(0.7)),
+            ("some wait for the server", 15.0, 700.0, 0.009, 28_000.0, None),
+            ("streams", 22.0, 1.0, 0.009, 28_000.0, None),
+            ("seconds differ", 22.0, 700.0, 0.03, 28_000.0, None),
+            ("hardly a queue", 22.0, 700.0, 0.009, 6_000.0, None),
+        ] {
+            let values = [
+                (FactId::rate, rate),
+                (FactId::client_round_trip_mean_us, round_trip_us),
+                (FactId::client_round_trip_min_us, 10.0),
+                (FactId::client_connections_mean, 22.0),
+                (FactId::sending_connections_mean, sending),
+                (FactId::usable_busy_fraction, 0.2),
+                (FactId::accept_queue_mean, 0.0),
+            ];
+            let mut links = LINKS;
+            links[1].2 = spread;
+            let mut facts = facts_of_several(&values, &links);
+            facts.loaded = false;
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{what}");
         }
     }
 

@@ -6,12 +6,19 @@
 //! requests in flight have an answer that was sent and is not confirmed. On a fast line a TCP connect takes longer than a whole
 //! request did that was alone, while no SYN is lost, the CPU is at most 70% busy, and the bytes of all seconds are the same to a
 //! hundredth. Nothing on the server is at its limit: its own links have room or no rate, workers are free, the accept queue is
-//! empty. From the server alone the round trips of the clients on other machines show it: that of the client in the middle is
-//! as many times as long as the shortest one of the same address, while the CPU is at most 70% busy; with one segment in twenty sent again and most connections sending, also where seconds
-//! differ, half sure. Where one segment in five is sent again, SYNs are lost and round trips long, most of what is sent does not fit: then the few bytes that arrive say
-//! nothing; and where as much is sent again while a third of the busy workers close connections, the workers wait for the path. Of a server
-//! that is watched the lost SYNs tell it without round trips: clients on slow lines of their own lose none. Where they show nothing (retransmits alone) it is a suspicion, as it is from outside alone, and where a
-//! response spends its time elsewhere.
+//! empty.
+//!
+//! Where one segment in five is sent again, SYNs are lost and round trips long, most of what is sent does not fit: then the few
+//! bytes that arrive say nothing. Where as much is sent again while a third of the busy workers close connections, the workers
+//! wait for the path.
+//!
+//! From the server alone the round trips of the clients on other machines show it: that of the client in the middle is many
+//! times as long as the shortest one of the same address, while the CPU is at most 70% busy. They must take 50 ms longer, as
+//! confirmations may be held back for 40; 10 ms are half sure where nine in ten connections send, answer after answer, and the link
+//! carries the same each second.
+//! With one segment in twenty sent again and most connections sending it is half sure, also where seconds differ; with one in
+//! five, lost SYNs tell it without round trips, as clients on slow lines of their own lose none. Retransmits alone are a
+//! suspicion, as it is from outside alone, and where a response spends its time elsewhere.
 //!
 //! ## What to do
 //! As for `network-saturated`: fewer bytes per request (compression, caching, smaller images, a cache or CDN on the other side
@@ -23,6 +30,7 @@
 //! under load; `mtr` from a client shows at which hop round trips grow.
 
 pub(crate) mod finding;
+mod path;
 
 use crate::facts::fact_ids;
 use crate::limits::ceiling::Resource;

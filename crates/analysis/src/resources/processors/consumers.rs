@@ -45,7 +45,7 @@ const NAMED_CORES_MIN: f64 = 0.02;
 /// What other programs take; `None` where it is not known.
 pub fn other_processes(facts: &Facts) -> Option<OtherProcesses> {
     let value = |name: FactId| facts.value(name).unwrap_or(0.0);
-    // The generator is taken off even if it may run elsewhere: what is left is surely others'.
+    // Where it is not known that the generator runs elsewhere it is taken off: what is left is surely others'.
     let generator = if facts.value(FactId::client_cpu_cores).is_some() {
         0.0
     } else {

@@ -20,7 +20,8 @@
 //!
 //! Connections that the client has closed already are told apart: they are what a load that ended has left behind.
 //! Where there are thousands of connections a reading takes tens of milliseconds, and is made now and then only: the
-//! readings in between are empty, but for slow uploads, as long as there are few hundreds.
+//! readings in between are empty. As long as there are a few hundred they have what the server's ends alone tell: all of it, where
+//! the clients are on other machines, else slow uploads.
 //!
 //! A generator on another machine cannot be told from other clients; then only the sum is known, and it is that of
 //! others as long as no load of ours runs.
@@ -47,6 +48,9 @@ const FEW: f64 = 500.0;
 const FEW_REST_MAX: Duration = Duration::from_secs(3);
 const FEW_REST: u32 = 500;
 
+/// This program asks one thing at a time: more clients here are somebody else's, who came since they were last looked for.
+const OWN_MAX: usize = 1;
+
 /// The collector.
 #[derive(Debug, Default)]
 pub struct Clients {
@@ -56,6 +60,8 @@ pub struct Clients {
     uploads: Uploads,
     round_trips: RoundTrips,
     are_few: bool,
+    /// Whether no client but this program was on this machine.
+    are_remote: bool,
 }
 
 impl Clients {
@@ -63,7 +69,7 @@ impl Clients {
     fn read_port(&mut self, port: u16, target: &Target) -> Reading {
         let (begin, before) = (Instant::now(), thread_cpu());
         if self.rests.is_some_and(|(known, until)| known == port && begin < until) {
-            return self.read_uploads(port);
+            return self.read_between(port);
         }
         let reading = self.read_all(port, target).unwrap_or_else(Reading::failed);
         self.are_few = reading.value("clients.connections_count").is_some_and(|count| count <= FEW);
@@ -80,6 +86,8 @@ impl Clients {
         if target.service_pid.is_some() && seen.has_other_local_clients() {
             seen = PortConnections::at(port, agent_pid, target.client_pid, target.service_pid)?;
         }
+        let is_here = |connection: &Connection| connection.client_inode.is_some();
+        self.are_remote = !matches!(seen.others, Some(Err(_))) && !seen.all.iter().any(is_here);
         Ok(self.reading_of(seen))
     }
 
@@ -109,20 +117,26 @@ impl Clients {
         reading
     }
 
-    /// What changes from second to second and is cheap, as long as there are few connections: nobody's descriptors are read for it.
-    fn read_uploads(&mut self, port: u16) -> Reading {
-        let mut reading = Reading::default();
+    /// What changes from second to second and is cheap, as long as there are few connections: the server's ends, and nobody's descriptors.
+    fn read_between(&mut self, port: u16) -> Reading {
         let ends = self.are_few.then(|| netlink::server_ends(port).ok()).flatten();
-        if let Some(ends) = ends {
-            let unanswered = ends
-                .iter()
-                .filter(|end| end.open)
-                .filter_map(|end| Some((end.cookie, unanswered_bytes(end)?)));
-            reading.push_some(
-                "clients.receiving_count",
-                self.uploads.count(unanswered, Instant::now()).map(|count| count as f64),
-            );
+        ends.map_or_else(Reading::default, |ends| self.reading_between(ends))
+    }
+
+    fn reading_between(&mut self, servers: Vec<End>) -> Reading {
+        let here_count = servers.iter().filter(|end| end.open && is_here(end)).count();
+        if self.are_remote && here_count <= OWN_MAX {
+            return self.reading_of(PortConnections::of_remote(servers));
         }
+        let mut reading = Reading::default();
+        let unanswered = servers
+            .iter()
+            .filter(|end| end.open)
+            .filter_map(|end| Some((end.cookie, unanswered_bytes(end)?)));
+        reading.push_some(
+            "clients.receiving_count",
+            self.uploads.count(unanswered, Instant::now()).map(|count| count as f64),
+        );
         reading
     }
 }
@@ -192,6 +206,11 @@ struct Connection {
     round_trip: Option<RoundTrip>,
 }
 
+/// Whether its client is on this machine.
+fn is_here(end: &End) -> bool {
+    end.peer.0.is_loopback() || end.peer.0 == end.own.0
+}
+
 /// The connections that were open from the first look to the second one.
 fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Connection> {
     let cookies = |ends: &[End]| -> HashSet<[u8; 8]> {
@@ -204,7 +223,7 @@ fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Conne
     let connection = |end: &End| {
         let client_inode = inodes.get(&(end.own, end.peer)).copied();
         // A client here whose end is gone has closed it, and the server's end has not heard of it yet.
-        let is_here = end.peer.0.is_loopback() || end.peer.0 == end.own.0;
+        let is_here = is_here(end);
         (client_inode.is_some() || !is_here).then_some(Connection {
             cookie: end.cookie,
             client_inode,
@@ -273,6 +292,14 @@ impl PortConnections {
         let others = generator.map(|known| known.map(|generator| without(&all, &generator)));
         let left_count = first.servers.iter().filter(|end| !end.open).count();
         Ok(Self { all, others, left_count })
+    }
+
+    /// Of clients on other machines: those here are this program's own requests. Whether the generator came in since its sockets were
+    /// looked for is not asked.
+    fn of_remote(servers: Vec<End>) -> Self {
+        let left_count = servers.iter().filter(|end| !end.open).count();
+        let look = ConnectionEnds { servers, clients: vec![] };
+        Self { all: open_throughout(&look, &look), others: None, left_count }
     }
 
     /// Whether a client on this machine is not known.

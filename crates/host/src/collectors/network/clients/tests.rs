@@ -3,23 +3,24 @@
 use super::*;
 use std::net::{SocketAddr, TcpListener};
 
+fn end(cookie: u8, own: &str, peer: &str, open: bool, inode: u64) -> End {
+    let ends = [own, peer].map(|end| end.parse::<SocketAddr>().unwrap());
+    let [own, peer] = ends.map(|end| (end.ip(), end.port()));
+    End {
+        cookie: [cookie; 8],
+        open,
+        sending: cookie == 2,
+        owes_answer: None,
+        bytes: None,
+        round_trip_us: Some((90 + u32::from(cookie), 80 + u32::from(cookie))),
+        own,
+        peer,
+        inode,
+    }
+}
+
 #[test]
 fn what_is_not_on_this_machine_is_somebody_elses() {
-    let end = |cookie: u8, own: &str, peer: &str, open: bool, inode: u64| {
-        let ends = [own, peer].map(|end| end.parse::<SocketAddr>().unwrap());
-        let [own, peer] = ends.map(|end| (end.ip(), end.port()));
-        End {
-            cookie: [cookie; 8],
-            open,
-            sending: cookie == 2,
-            owes_answer: None,
-            bytes: None,
-            round_trip_us: Some((90 + u32::from(cookie), 80 + u32::from(cookie))),
-            own,
-            peer,
-            inode,
-        }
-    };
     let servers = [
         end(1, "10.0.0.1:80", "10.0.0.9:5000", true, 7),
         end(2, "10.0.0.1:80", "10.0.0.1:6000", true, 8),
@@ -48,6 +49,26 @@ fn what_is_not_on_this_machine_is_somebody_elses() {
     {
         assert_eq!(open_throughout(&first, &second).len(), count);
     }
+}
+
+#[test]
+fn between_dear_readings_the_server_s_ends_tell_of_clients_elsewhere() {
+    let elsewhere = |cookie: u8| End {
+        owes_answer: Some(cookie == 1),
+        ..end(cookie, "10.0.0.1:80", &format!("10.0.0.9:{}", 5000 + u16::from(cookie)), cookie != 5, 7)
+    };
+    let here =
+        |cookie: u8| end(cookie, "127.0.0.1:80", &format!("127.0.0.1:{}", 6000 + u16::from(cookie)), true, 8);
+    let read = |are_remote, here_count: u8| {
+        let mut clients = Clients { are_few: true, are_remote, ..Clients::default() };
+        let servers = (1..=5).map(elsewhere).chain((10..10 + here_count).map(here)).collect();
+        let reading = clients.reading_between(servers);
+        ["connections", "sending", "idle", "owed", "unsure", "left"]
+            .map(|what| reading.value(&format!("clients.{what}_count")))
+    };
+    assert_eq!(read(true, 1), [4.0, 1.0, 2.0, 1.0, 0.0, 1.0].map(Some));
+    assert_eq!(read(false, 1), [None; 6], "whose those here are was not asked");
+    assert_eq!(read(true, 2), [None; 6], "these are not the program's own");
 }
 
 #[test]
