@@ -217,7 +217,7 @@ fn words_of_some(signed: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{add_samples, facts, scoped_setting, with_changes};
+    use crate::facts::testing::{add_samples, facts, of_pool, scoped_setting, with_changes};
     use crate::settings::effective::RequestTarget;
     use webdyno_model::processor_time::{ProcessorTime, ProcessorTimePart, ProcessorWork};
     use webdyno_model::service::SettingValue;
@@ -303,6 +303,27 @@ mod tests {
         };
         // 17% and 0.1 ms of each.
         assert_eq!([confidence(425.0), confidence(100.0)], [Some(0.7), None]);
+    }
+
+    #[test]
+    fn they_cost_as_much_where_a_backend_has_most_of_full_processors() {
+        for (backend_cores, confidence) in [(0.6, Some(0.8)), (0.2, None)] {
+            let values = [
+                (FactId::service_cpu_cores, 0.35),
+                (FactId::cpu_per_request_us, 400.0),
+                (FactId::usable_cores, 1.0),
+                (FactId::usable_busy_fraction, 1.0),
+                (FactId::pressure_group_cpu_some_fraction, 0.85),
+                (FactId::tls_handshakes_per_s, 880.0),
+                (FactId::tls_resumed_fraction, 1.0),
+                (FactId::ended_per_s, 880.0),
+            ];
+            let settings = [("KeepAlive", "Off"), ("SSLCertificateFile key", "ECDSA P-256")];
+            let mut facts = of_host(&values, &settings);
+            facts.wants_keepalive = Some(true);
+            of_pool(&mut facts, "unknown", &[(FactId::backend_cpu_cores, backend_cores)]);
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{backend_cores}");
+        }
     }
 
     #[test]
