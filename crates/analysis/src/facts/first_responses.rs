@@ -23,6 +23,9 @@ const SOON_MIN: u64 = 3;
 /// One after the other they come at different times: where their quick tenth takes more than this share of the time of the
 /// slow one, they are the quick ones of what takes its time.
 const SOON_SPREAD_MAX: f64 = 0.8;
+/// And they come as long as answers count as soon: where the slow tenth of them takes less than this share of that time, they are
+/// those who came just before a tick of a clock.
+const SOON_SLOW_MIN: f64 = 0.65;
 
 /// So many requests of the workload are sent alone at most, the first ones.
 const ALONE_REQUESTS_MAX: usize = 3;
@@ -79,7 +82,8 @@ impl FactBuilder<'_> {
         let of_soon = |share: f64| start.quantile_us(share * soon as f64 / start.count() as f64);
         let quick = of_soon(0.1).map(|us| us as f64);
         let slow = of_soon(0.9).map(|us| us as f64);
-        if quick.zip(slow).is_some_and(|(quick, slow)| quick > SOON_SPREAD_MAX * slow) {
+        let by_chance = |(quick, slow)| quick > SOON_SPREAD_MAX * slow || slow < SOON_SLOW_MIN * soon_us;
+        if quick.zip(slow).is_some_and(by_chance) {
             return Ok(());
         }
         self.add_client(measurement, FactId::response_time_first_us, quick);
@@ -151,6 +155,7 @@ mod tests {
         for (first, later, what) in [
             (&[(1500, 20)][..], &[(1500, 20)][..], "each takes its time"),
             (&[(83, 300), (500, 300)], &[(500, 600)], "all are in step with a clock"),
+            (&[(60, 90), (130, 39), (560, 300)], &[(500, 600)], "some came before the first tick"),
             (&[(50, 10), (1500, 10)], &[(50, 10), (1500, 10)], "answers differ"),
             (&[(50, 1), (1500, 19)], &[(1500, 20)], "one was quick"),
             (&[(700, 4), (720, 8), (1500, 10)], &[(1500, 20)], "they differ a little by chance"),

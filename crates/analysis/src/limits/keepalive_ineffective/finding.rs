@@ -319,7 +319,7 @@ fn cause_in_responses(facts: &Facts, reused: f64) -> Option<CloseCause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, scoped_setting, with_changes};
+    use crate::facts::testing::{facts, of_pool, scoped_setting, with_changes};
     use crate::settings::effective::RequestTarget;
 
     /// Two requests on each connection, and a handshake that takes as long as the rest.
@@ -420,6 +420,28 @@ mod tests {
         let mut facts = facts(&with_changes(CLOSED, ONCE), &[]);
         facts.service = None;
         assert_eq!(check(&facts).map(|finding| finding.confidence), Some(CONFIDENCE_UNSEEN));
+    }
+
+    #[test]
+    fn new_connections_cost_as_much_where_a_backend_has_most_of_full_processors() {
+        let plain = [
+            (FactId::handshake_mean_us, f64::NAN),
+            (FactId::rate, 2500.0),
+            (FactId::connections_opened_per_s, 2500.0),
+        ];
+        let work = [
+            (FactId::service_cpu_cores, 0.25),
+            (FactId::cpu_per_request_us, 100.0),
+            (FactId::usable_cores, 1.0),
+            (FactId::usable_busy_fraction, 1.0),
+        ];
+        let values = [with_changes(CLOSED, &[ONCE, &plain].concat()), work.to_vec()].concat();
+        for (backend_cores, explains) in [(0.7, Some(0.263)), (0.2, None)] {
+            let mut facts = facts(&values, &[("MaxKeepAliveRequests", 0)]);
+            of_pool(&mut facts, "unknown", &[(FactId::backend_cpu_cores, backend_cores)]);
+            let found = check(&facts).map(|finding| finding.explains_fraction.unwrap());
+            assert_eq!(found, explains, "{backend_cores}");
+        }
     }
 
     #[test]
