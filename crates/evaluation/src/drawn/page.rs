@@ -36,9 +36,9 @@ pub fn section(all: &[SeedOutcome]) -> String {
         let first = one.truth.as_ref().map(|truth| truth.first.join(" or ")).unwrap_or_default();
         if first.is_empty() { "nothing".to_owned() } else { first }
     };
-    table(&mut text, "what limits", &rooted, fault);
-    table(&mut text, "server", &rooted, |one| one.services.join(", "));
-    table(&mut text, "faults", &rooted, |one| one.faults.len().to_string());
+    table(&mut text, "what limits", &taken, fault);
+    table(&mut text, "server", &taken, |one| one.services.join(", "));
+    table(&mut text, "faults", &taken, |one| one.faults.len().to_string());
     let judged: Vec<JudgedDiagnosis> = rooted.iter().map(|(_, judged)| judged.clone()).collect();
     matrix(&mut text, &judged);
     confidence(&mut text, &judged);
@@ -106,20 +106,18 @@ fn builds(text: &mut String, taken: &[&SeedOutcome]) {
     text.push('\n');
 }
 
-/// How many are right by something that a server has.
-fn table(
-    text: &mut String,
-    title: &str,
-    rooted: &[(&SeedOutcome, JudgedDiagnosis)],
-    key: impl Fn(&SeedOutcome) -> String,
-) {
-    let mut by: BTreeMap<String, Vec<&JudgedDiagnosis>> = BTreeMap::new();
-    for (one, judged) in rooted {
-        by.entry(key(one)).or_default().push(judged);
+/// How many are right by something that a server has, and by how much of it is seen. From outside what misleads counts, not what is named.
+fn table(text: &mut String, title: &str, taken: &[&SeedOutcome], key: impl Fn(&SeedOutcome) -> String) {
+    const SEEN: [Visibility; 3] = [Visibility::Root, Visibility::NotRoot, Visibility::Passive];
+    let mut by: BTreeMap<String, Vec<&SeedOutcome>> = BTreeMap::new();
+    for one in taken {
+        by.entry(key(one)).or_default().push(one);
     }
-    let _ = writeln!(text, "| {title} | first finding right (root) |\n|---|---|");
-    for (key, judged) in by {
-        let _ = writeln!(text, "| {key} | {} |", Share::of(judged, |one| one.is_right()).text());
+    let names = SEEN.map(Visibility::name);
+    let _ = writeln!(text, "| {title}: first finding right | {} |\n|---|---|---|---|", names.join(" | "));
+    for (key, servers) in by {
+        let right = |seen| Share::of(servers.iter().filter_map(|one| one.judged(seen)), |one| one.is_right());
+        let _ = writeln!(text, "| {key} | {} |", SEEN.map(|seen| right(seen).text()).join(" | "));
     }
     text.push('\n');
 }
@@ -284,6 +282,25 @@ fn tuned(text: &mut String, taken: &[&SeedOutcome]) {
         regret(of_gains.iter().copied().reduce(f64::min)),
         restored.text()
     );
+    tuned_faults(text, faulty().filter(of_settings));
+}
+
+/// The same by what limits, where it raises the rate.
+fn tuned_faults<'a>(text: &mut String, tuned: impl Iterator<Item = &'a Tuned<'a>>) {
+    let mut by: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for one in tuned {
+        by.entry(one.1.first.join(" or ")).or_default().extend(share_of_gain(one));
+    }
+    by.retain(|_, shares| !shares.is_empty());
+    if by.is_empty() {
+        return;
+    }
+    text.push_str("| what limits | tuned | 90% of the gain |\n|---|---|---|\n");
+    for (fault, shares) in by {
+        let reached = shares.iter().filter(|share| **share >= REACHED).count();
+        let _ = writeln!(text, "| {fault} | {} | {reached} |", shares.len());
+    }
+    text.push('\n');
 }
 
 /// The share of what the known fix gains in rate that tuning gained, measured on the same hosts where the fix was carried out there, too.

@@ -94,6 +94,7 @@ fn what_tuning_reaches_counts_where_a_setting_lifts_what_limits() {
         "where settings lift all that is wrong: 1 of 2,",
         "where it raises the rate: 1 of 2, 50% (9 to 91), regret (the part of this gain that is missed) 37% in the median and 67% at most",
         "Of 1 more something is for a person",
+        "| log-disk | 2 | 1 |",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
