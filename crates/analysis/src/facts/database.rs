@@ -10,6 +10,7 @@ fact_table! {
     (db_connections_used_max, "connections", "mariadb.connections_used_max_count", Derivation::Latest),
     (db_connections_max, "connections", "mariadb.threads_connected_count", Derivation::Max),
     (db_clients_max, "connections", "mariadb.clients_count", Derivation::Max),
+    (db_clients_mean, "connections", "mariadb.clients_count", Derivation::Mean),
     (db_connections_per_s, "connections/s", "mariadb.connections_attempted_count", Derivation::Rate(1.0)),
     (db_connections_failed_per_s, "connections/s", "mariadb.connections_failed_count", Derivation::Rate(1.0)),
     (db_connections_refused, "connections", "mariadb.connections_refused_count", Derivation::Rise),

@@ -64,6 +64,8 @@ fact_table! {
     (served_bytes_status_per_s, "bytes/s", "apache.bytes_served_bytes", Derivation::Rate(1.0)),
     (served_bytes_log_per_s, "bytes/s", "access_log.sent_bytes", Derivation::Rate(1.0)),
     (disk_busy_fraction, "fraction", "disk.*.busy_s", Derivation::Rate(1.0)),
+    (disk_written_bytes_per_s, "bytes/s", "disk.*.written_bytes", Derivation::Rate(1.0)),
+    (disk_flushes_per_s, "flushes/s", "disk.*.flushes_count", Derivation::Rate(1.0)),
     "bytes": group_page_cache_mean_bytes, worker_largest_rise_bytes, group_held_before_bytes, group_rest_grown_bytes;
     "pages/s": file_refaults_median_per_s;
 }

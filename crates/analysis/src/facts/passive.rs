@@ -5,6 +5,7 @@
 //! here, answers that never came, and how much more was asked for than was given.
 
 use super::{Derivation, FactBuilder, FactId, client};
+use crate::settings::effective;
 use webdyno_model::fact::Fact;
 use webdyno_model::number::significant;
 
@@ -37,8 +38,11 @@ const COUNTS: [(&str, &str); 3] = [
 const LOG_SHARE_MIN: f64 = 0.9;
 /// With more requests per connection than this, connections are kept, and may be idle: they are no requests in flight.
 const KEPT_SHARE_MAX: f64 = 1.25;
-/// Where so many are idle, they are kept however many are opened: the kernel counts those to a backend on this machine, too.
+/// Where so many are idle, they are kept however many are opened: the kernel counts those to a backend on this machine, too. Unless, over
+/// TLS, fewer than this part of the idle ones are used again until the next reading: those that wait for their first answer look idle.
 const IDLE_FRACTION_MIN: f64 = 0.25;
+const USED_AGAIN_FRACTION_MIN: f64 = 0.02;
+const USED_AGAIN: &str = "clients.used_again_count";
 
 fact_table! {
     "bytes": answer_bytes_mean;
@@ -99,6 +103,13 @@ impl FactBuilder<'_> {
         self.add_observed(FactId::path_parts_mean, parts, (LOG_PARTS, Derivation::Mean));
     }
 
+    /// Whether connections that look idle wait for the answer to their first request, over TLS.
+    fn are_first_requests(&self, idle: Option<f64>) -> bool {
+        let again = self.series.mean(USED_AGAIN).zip(idle);
+        again.is_some_and(|(again, idle)| again < USED_AGAIN_FRACTION_MIN * idle)
+            && self.service.and_then(effective::encrypts) == Some(true)
+    }
+
     /// Requests in the server at once, and by Little's law how long each was in it.
     fn requests_in_server(&mut self, per_s: Option<f64>, opened: Option<f64>) {
         let log_us = self.logged_time_us();
@@ -112,10 +123,12 @@ impl FactBuilder<'_> {
         let idle = self.facts.get(&FactId::idle_connections_mean).map(|fact| fact.value);
         let all = self.series.mean(CONNECTIONS);
         let asked = all.zip(idle);
-        let are_kept = asked.is_some_and(|(all, idle)| idle >= IDLE_FRACTION_MIN * all.max(1.0));
+        let are_idle = asked.is_some_and(|(all, idle)| idle >= IDLE_FRACTION_MIN * all.max(1.0));
+        let are_kept = are_idle && !self.are_first_requests(idle);
         let used_once = all.filter(|_| once && !are_kept).map(|mean| (mean, CONNECTIONS));
         let asked = asked.map(|(all, idle)| ((all - idle).max(0.0), CONNECTIONS));
-        if let Some((in_server, metric)) = reported.or(used_once).or(writing).or(asked) {
+        let writing_if_idle = writing.filter(|_| are_idle);
+        if let Some((in_server, metric)) = reported.or(writing_if_idle).or(used_once).or(writing).or(asked) {
             self.add_observed(FactId::in_flight_mean, Some(in_server), (metric, Derivation::Mean));
         }
         let worker_us = self.facts.get(&FactId::worker_time_mean_us).map(|fact| (fact.value, WRITING));
@@ -193,14 +206,19 @@ impl FactBuilder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::facts::testing::{apache, of, sample};
+    use crate::facts::testing::{apache, of, sample, scoped_setting};
     use crate::facts::{FactId, Facts, facts};
     use crate::measurement::TimedSample;
+    use webdyno_model::service::ServiceSnapshot;
 
     const SECONDS: [f64; 2] = [0.0, 10.0];
 
     /// Two readings, ten seconds apart: what counts, at so much a second, and levels.
     fn watched(counts: &[(&str, f64)], levels: &[(&str, f64)]) -> Facts {
+        watched_of(apache(&[]), counts, levels)
+    }
+
+    fn watched_of(service: ServiceSnapshot, counts: &[(&str, f64)], levels: &[(&str, f64)]) -> Facts {
         let readings = SECONDS.map(|t_s| {
             let values: Vec<(&str, f64)> = counts
                 .iter()
@@ -209,7 +227,7 @@ mod tests {
                 .collect();
             sample(t_s, "x", &values)
         });
-        of(readings.into(), Some(apache(&[])))
+        of(readings.into(), Some(service))
     }
 
     #[test]
@@ -287,6 +305,30 @@ mod tests {
             (Some(2000.0), None)
         );
         assert_eq!(watched(&[accesses], &[writing, queue]).value(FactId::request_bytes_per_s), None);
+    }
+
+    #[test]
+    fn over_tls_what_is_never_used_again_waits_for_its_answer() {
+        for (listen, used_again, writing, in_flight) in [
+            ("443 ssl", 0.0, None, 30.0),
+            ("443 ssl", 3.0, None, 10.0),
+            ("443", 0.0, None, 10.0),
+            ("443 ssl", 0.0, Some(7.0), 6.0),
+        ] {
+            let mut nginx = apache(&[]);
+            (nginx.service, nginx.port) = ("nginx".into(), 443);
+            nginx.scoped = vec![scoped_setting("listen", listen, &["server a"])];
+            let levels = [(super::QUEUE, 0.0), (super::CONNECTIONS, 30.0), ("clients.idle_count", 20.0)];
+            let writing = writing.map(|count| (super::NGINX_WRITING, count));
+            let levels = levels.into_iter().chain([(super::USED_AGAIN, used_again)]).chain(writing);
+            let counts = [(super::LOG, 100.0), (super::OPENS, 100.0)];
+            let seen = watched_of(nginx, &counts, &levels.collect::<Vec<_>>());
+            assert_eq!(
+                seen.value(FactId::in_flight_mean),
+                Some(in_flight),
+                "{listen} {used_again} {writing:?}"
+            );
+        }
     }
 
     #[test]

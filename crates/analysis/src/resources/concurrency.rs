@@ -86,6 +86,12 @@ pub(crate) fn worked_on_behind(facts: &Facts) -> f64 {
     asked.max(facts.value(FactId::requests_behind_workers_mean).unwrap_or(0.0))
 }
 
+/// In which share of the time somebody waits for a disk: in the service's group, or on the machine, as a database has a group of its own.
+pub(crate) fn disk_waits(facts: &Facts) -> Option<f64> {
+    let pressure = [FactId::pressure_group_io_some_fraction, FactId::pressure_io_some_fraction];
+    pressure.into_iter().filter_map(|fact| facts.value(fact)).reduce(f64::max)
+}
+
 /// How long a request takes alone, on average over all kinds of a load: what is measured is the slowest of several, and under load they
 /// are as unlike as alone.
 pub(crate) fn mean_time_alone_us(facts: &Facts) -> Option<f64> {

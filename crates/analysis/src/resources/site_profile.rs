@@ -7,7 +7,7 @@ use crate::facts::{FactId, Facts};
 use crate::settings::effective;
 use crate::settings::effective::RequestTarget;
 use webdyno_model::number::significant;
-use webdyno_model::service::{ScopedSetting, ServiceSnapshot, SettingScope};
+use webdyno_model::service::{ServiceSnapshot, SettingScope};
 use webdyno_model::site::{KeepAlive, Site, SiteBackend, SiteKind, SiteTls, SiteUrl};
 use webdyno_model::workload::Workload;
 
@@ -110,26 +110,7 @@ pub fn is_tls(facts: &Facts) -> Option<bool> {
     if facts.loaded && !facts.request_targets.is_empty() {
         return Some(facts.request_targets.iter().any(|target| target.tls));
     }
-    let service = facts.service.as_ref()?;
-    if service.service == "nginx" {
-        return listens_with_tls(service);
-    }
-    let engine = effective::values_anywhere(service, "SSLEngine").filter(|one| {
-        let port = format!(":{}", service.port);
-        let Some(SettingScope::VirtualHost(host)) = one.scope.first() else { return false };
-        host.split_whitespace().any(|word| word.ends_with(&port))
-    });
-    let mut values = engine.map(|one| one.value.eq_ignore_ascii_case("on")).peekable();
-    values.peek()?;
-    Some(values.any(|on| on))
-}
-
-/// Whether nginx encrypts at its port, by `listen 443 ssl` of any of its servers there; `None` where no server names the port.
-fn listens_with_tls(service: &ServiceSnapshot) -> Option<bool> {
-    let is_encrypted = |one: &ScopedSetting| one.value.split_ascii_whitespace().any(|word| word == "ssl");
-    let mut of_port = service.listens_at_port().map(is_encrypted).peekable();
-    of_port.peek()?;
-    Some(of_port.any(|is_encrypted| is_encrypted))
+    effective::encrypts(facts.service.as_ref()?)
 }
 
 /// The kind of key of the host that is asked, as its certificates tell: of several the one that is not RSA, which all clients prefer
@@ -272,6 +253,7 @@ fn busiest_backend(facts: &Facts) -> Option<(String, f64)> {
 mod tests {
     use super::*;
     use crate::facts::testing::{facts, of_pool, scoped_setting};
+    use webdyno_model::service::ScopedSetting;
 
     fn of(url: &str, modules: &[&str], scoped: &[(&str, &str, &str)]) -> Facts {
         let mut facts = facts(&[(FactId::service_cpu_cores, 0.1)], &[]);

@@ -128,6 +128,29 @@ pub fn values_anywhere<'a>(
     service.scoped.iter().filter(move |one| one.setting.eq_ignore_ascii_case(setting))
 }
 
+/// Whether connections to the service's port are encrypted; `None` where that is not told.
+pub fn encrypts(service: &ServiceSnapshot) -> Option<bool> {
+    if service.service == "nginx" {
+        return listens_with_tls(service);
+    }
+    let engine = values_anywhere(service, "SSLEngine").filter(|one| {
+        let port = format!(":{}", service.port);
+        let Some(SettingScope::VirtualHost(host)) = one.scope.first() else { return false };
+        host.split_whitespace().any(|word| word.ends_with(&port))
+    });
+    let mut values = engine.map(|one| one.value.eq_ignore_ascii_case("on")).peekable();
+    values.peek()?;
+    Some(values.any(|on| on))
+}
+
+/// Whether nginx encrypts at its port, by `listen 443 ssl` of any of its servers there; `None` where no server names the port.
+fn listens_with_tls(service: &ServiceSnapshot) -> Option<bool> {
+    let is_encrypted = |one: &ScopedSetting| one.value.split_ascii_whitespace().any(|word| word == "ssl");
+    let mut of_port = service.listens_at_port().map(is_encrypted).peekable();
+    of_port.peek()?;
+    Some(of_port.any(|is_encrypted| is_encrypted))
+}
+
 /// A setting of the server or of the host that is asked.
 pub fn of_host(service: &ServiceSnapshot, setting: &str, target: Option<&RequestTarget>) -> Option<String> {
     let of_host = in_host(service, setting, target).map(|one| one.value.clone());

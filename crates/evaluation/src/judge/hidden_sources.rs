@@ -3,9 +3,7 @@
 //! What each source tells: docs/metrics.md. What needs rights: proc(5) (`/proc/PID/fd`, `smaps_rollup`, `syscall`:
 //! PTRACE_MODE_READ), hidepid in proc(5), syslog(2), and the modes that Debian gives logs and sockets.
 
-use std::collections::BTreeMap;
 use webdyno_analysis::measurement::Measurement;
-use webdyno_model::number::Number;
 use webdyno_model::sample::MissingSignal;
 use webdyno_model::service::ServiceSnapshot;
 use webdyno_model::topology::{Link, Topology};
@@ -80,9 +78,10 @@ impl SignalSource {
         let is_of = self.metrics().iter().any(|beginning| metric.starts_with(beginning));
         let is_public = match self {
             // Of a database that lets nobody in the sockets are seen (proc_pid_net(5)).
-            Self::Database => metric == "mariadb.clients_count",
-            // The front's configuration says which PHP-FPM is its own, and that one's where it listens (proc_pid_cmdline(5)).
-            Self::Root => is_of_pool(metric),
+            Self::Database => metric == CLIENTS,
+            // The front's configuration says which PHP-FPM is its own, and that one's where it listens (proc_pid_cmdline(5)). The only
+            // database of a machine is taken for the site's.
+            Self::Root => is_of_pool(metric) || metric == CLIENTS,
             _ => metric == RECEIVING,
         };
         // Lines of FPM's log are counted among what its pools tell.
@@ -95,11 +94,11 @@ impl SignalSource {
         match self {
             Self::StatusPage => service.status_url = None,
             Self::Logs => service.logs.clear(),
-            Self::Root => service.statements.clear(),
             Self::Processes => {}
-            Self::Database => {
+            // Who is not root is not let in, either.
+            Self::Root | Self::Database => {
                 service.statements.clear();
-                if service.service == "mariadb" {
+                if service.service == DATABASE {
                     service.settings.values_mut().for_each(|setting| setting.running = None);
                 }
             }
@@ -117,34 +116,24 @@ fn is_of_pool(metric: &str) -> bool {
     metric.starts_with("php_fpm.") && SEEN.iter().any(|end| metric.ends_with(end))
 }
 
-/// Whether a metric is that of a program behind the service: `process.mariadb.cpu_s`.
+/// Whether a metric is that of a program behind the service: `process.unknown.cpu_s`, and only root reads it. What PHP-FPM and a database
+/// use is told by proc_pid_stat(5).
 fn is_of_backend(metric: &str) -> bool {
+    let is_found = || [PHP, DATABASE].iter().any(|name| metric.contains(&format!(".{name}.")));
     ["process.", "threads."].iter().any(|beginning| metric.starts_with(beginning))
         && metric.matches('.').count() > 1
-        && !metric.contains(".php_fpm.")
+        && (metric.contains(".fullest_") || !is_found())
 }
 
-/// Programs behind the service, as the kernel names them: who may not see whose they are still sees what each of them uses (proc_pid_stat(5)).
-const PROGRAMS: [(&str, &str); 1] = [("mariadb", "mariadbd")];
-
-/// What programs behind the service use becomes that of others.
-fn name_by_program(values: &mut BTreeMap<String, Number>) {
-    for (backend, program) in PROGRAMS {
-        let as_named = format!("foreign.{program}.cpu_s");
-        values.remove(&as_named);
-        let Some(used) = values.get(&format!("process.{backend}.cpu_s")).copied() else { continue };
-        values.insert(as_named, used);
-    }
-}
+const PHP: &str = "php_fpm";
+const DATABASE: &str = "mariadb";
+const CLIENTS: &str = "mariadb.clients_count";
 
 /// A measurement without what these sources tell. Who listens at a socket, and who is connected to it, is told by descriptors, which
 /// only root reads.
 pub fn hide_sources(sources: &[SignalSource], of: &Measurement) -> Measurement {
     let mut measurement = of.clone();
     for timed in &mut measurement.samples {
-        if sources.contains(&SignalSource::Root) {
-            name_by_program(&mut timed.sample.values);
-        }
         timed.sample.values.retain(|metric, _| !sources.iter().any(|source| source.hides(metric)));
     }
     measurement.samples.retain(|timed| !timed.sample.values.is_empty() || timed.sample.error.is_some());
@@ -166,14 +155,17 @@ pub fn hide_sources(sources: &[SignalSource], of: &Measurement) -> Measurement {
     measurement
 }
 
-/// What the front's configuration names is left, and of PHP-FPM who it is, unless processes are not seen either.
-fn hide_backends(topology: &mut Topology, sees_pools: bool) {
+/// What the front's configuration names is left, and of PHP-FPM who it is, and a database that is the only one, unless processes are not
+/// seen either.
+fn hide_backends(topology: &mut Topology, sees_programs: bool) {
     let front = topology.front.as_ref().map(|front| front.pid);
-    topology.links.retain(|link| Some(link.from_pid) == front);
-    let is_fpm = |link: &Link| sees_pools && link.to.as_deref() == Some("php_fpm");
+    let databases = topology.backends.iter().filter(|backend| backend.service == DATABASE).count();
+    let is_database = |link: &Link| databases == 1 && link.to.as_deref() == Some(DATABASE);
+    topology.links.retain(|link| Some(link.from_pid) == front || (sees_programs && is_database(link)));
+    let is_found = |link: &Link| sees_programs && (link.to.as_deref() == Some(PHP) || is_database(link));
     for link in &mut topology.links {
         link.connections_count = None;
-        if !is_fpm(link) {
+        if !is_found(link) {
             (link.to, link.to_pid) = (None, None);
         }
     }

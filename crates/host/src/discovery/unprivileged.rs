@@ -2,13 +2,13 @@
 //!
 //! Only the user that a process runs as, and root, may see its descriptors (proc_pid_fd(5)), so nobody else sees which
 //! process holds a listening socket. The socket's user, the names of processes and their command lines are open to
-//! all. A process counts as the listener when it has the socket's user, is a program that webdyno knows, and its
+//! all. A process counts as the listener when it has the socket's user, or that is root, is a program that webdyno knows, and its
 //! configuration says that it listens on that port; and when no second one does. Else the service is unknown: the
 //! machine and the port's sockets can be observed all the same.
 
 use super::links::addresses;
 use crate::os::procfs;
-use crate::services::{self, Observe};
+use crate::services::{self, Observe, mariadb};
 use crate::visibility::listeners::{Hidden, NEEDS_RIGHTS, NO_PID};
 use webdyno_model::UserError;
 use webdyno_model::sample::MissingSignal;
@@ -58,6 +58,31 @@ pub fn hidden_servers() -> Vec<HiddenServer> {
     unseen_programs(|_| true).map(read).collect()
 }
 
+/// The database that is the only one of this machine, containers included, if we may not look into it; and where it listens.
+pub fn only_database(among: &[HiddenServer]) -> Option<(u32, &str)> {
+    let named = procfs::pids().into_iter().filter_map(|pid| {
+        let stat = procfs::stat(pid).ok()?;
+        let parent = procfs::stat(stat.ppid).ok().map(|parent| parent.name);
+        Some((pid, stat.name, parent))
+    });
+    let pid = only(databases(named))?;
+    let server = among.iter().find(|server| server.pid == pid)?;
+    Some((pid, server.listens.as_ref()?.first()?))
+}
+
+/// The main processes of databases among these with their names, and their parents'.
+fn databases(named: impl Iterator<Item = (u32, String, Option<String>)>) -> impl Iterator<Item = u32> {
+    let is_database = |name: &str| name == POSTGRES || mariadb::Mariadb.recognises(name, &[]);
+    let mains = named.filter(move |(_, name, parent)| is_database(name) && parent.as_ref() != Some(name));
+    mains.map(|(pid, ..)| pid)
+}
+
+fn only(mut all: impl Iterator<Item = u32>) -> Option<u32> {
+    all.next().filter(|_| all.next().is_none())
+}
+
+const POSTGRES: &str = "postgres";
+
 /// The process that probably listens at an address that another's configuration names (`unix:/run/php/fpm.sock`, `127.0.0.1:9000`): the
 /// one whose own configuration says so.
 pub fn server_at(by: &str, among: &[HiddenServer]) -> Option<u32> {
@@ -66,8 +91,7 @@ pub fn server_at(by: &str, among: &[HiddenServer]) -> Option<u32> {
         Some(listens) => listens.iter().any(|at| is_same(at, by)),
         None => wanted.iter().any(|one| server.service.listens_on(server.pid, one.port()) == Some(true)),
     };
-    let mut servers = among.iter().filter(listens).map(|server| server.pid);
-    servers.next().filter(|_| servers.next().is_none())
+    only(among.iter().filter(listens).map(|server| server.pid))
 }
 
 /// Whether who listens at one address is reached by the other.
@@ -82,7 +106,8 @@ fn is_same(listens: &str, by: &str) -> bool {
 
 /// The main processes of known programs that we may not look into and that run as the user of the sockets.
 fn candidates(hidden: &Hidden) -> impl Iterator<Item = (u32, &'static dyn Observe)> {
-    unseen_programs(|uid| hidden.uids.contains(&uid))
+    // Who gave up root's rights after that keeps the socket.
+    unseen_programs(|uid| hidden.uids.contains(&uid) || hidden.uids.contains(&0))
 }
 
 /// The main processes of known programs that we may not look into, of these users.
@@ -136,6 +161,23 @@ mod tests {
             assert_eq!(is_same(listens, by), is_it, "{listens} {by}");
         }
         assert_eq!(server_at("unix:/run/nobody-has-this.sock", &hidden_servers()), None);
+    }
+
+    #[test]
+    fn a_database_is_the_only_one_if_no_other_runs_anywhere() {
+        for (processes, expected) in [
+            (&[(1, "systemd", ""), (7, "mariadbd", "systemd"), (8, "apache2", "systemd")][..], Some(7)),
+            (&[(7, "mysqld", "mysqld_safe")], Some(7)),
+            (&[(7, "mariadbd", "systemd"), (9, "mysqld", "containerd-shim")], None),
+            (&[(7, "mariadbd", "systemd"), (9, "postgres", "systemd"), (10, "postgres", "postgres")], None),
+            (&[(9, "postgres", "systemd"), (10, "postgres", "postgres")], Some(9)),
+            (&[(8, "apache2", "systemd")], None),
+        ] {
+            let named = processes.iter().map(|(pid, name, parent)| {
+                (*pid, (*name).to_owned(), Some((*parent).to_owned()).filter(|parent| !parent.is_empty()))
+            });
+            assert_eq!(only(databases(named)), expected, "{processes:?}");
+        }
     }
 
     #[test]

@@ -55,7 +55,8 @@ fn sampled(facts: &Facts, share: f64) -> Option<Finding> {
     let remedy = of_brotli(facts)
         .or_else(|| deflate::sampled_remedy(facts, share))
         .or_else(|| gzip::sampled_remedy(facts))
-        .or_else(|| of_application(facts))?;
+        .or_else(|| of_application(facts))
+        .or_else(|| of_lighttpd(facts))?;
     let is_deflate = remedy.setting.name == deflate::SETTING;
     let setup = of_all.filter(|_| is_deflate).map_or(0.0, |compressing| setup_share(facts, compressing));
     let is_part = of_all.is_some_and(|share| share + setup >= PART_MIN);
@@ -103,6 +104,19 @@ fn of_brotli(facts: &Facts) -> Option<Remedy> {
         "responses grow by a few percent",
         "Brotli compresses responses while they are sent: a lower level (each one above 4 takes much longer for little), or files that are compressed once",
     ))
+}
+
+/// Where lighttpd does: <https://redmine.lighttpd.net/projects/lighttpd/wiki/Mod_deflate>.
+fn of_lighttpd(facts: &Facts) -> Option<Remedy> {
+    let has = |setting: &str| facts.text(setting).is_some();
+    let is_on = facts.is_service("lighttpd") && has("deflate.mimetypes") && !has("deflate.cache-dir");
+    is_on.then(|| {
+        manual(
+            SettingId::of_service("lighttpd", "deflate.cache-dir"),
+            "space on a disk; what programs make is compressed each time all the same",
+            "mod_deflate compresses the same files again for each request: in a folder of its own it keeps them compressed",
+        )
+    })
 }
 
 /// Where the site's own program compresses, whose settings nobody knows.
@@ -314,6 +328,27 @@ mod tests {
         let few = [("node;node;deflate_fast", 300), ("node;node", 700)];
         let of_nginx = [("nginx;libz.so.1", 600), ("nginx;[kernel];tcp_ack", 400)];
         assert!(with(&few).is_none() && with(&of_nginx).is_none());
+    }
+
+    #[test]
+    fn lighttpd_keeps_what_it_compressed() {
+        let with = |service: &str, settings: &[&str]| {
+            let mut facts = of(&[], true);
+            let front = facts.service.as_mut().unwrap();
+            front.service = service.into();
+            for setting in settings {
+                front.settings.entry((*setting).into()).or_default().configured =
+                    Some(SettingValue::parse("text/"));
+            }
+            let places = [("lighttpd;libz.so.1", 700), ("lighttpd;[kernel];tcp_ack", 300)];
+            add_samples(&mut facts, &places);
+            check(&facts).map(|finding| finding.remedies[0].setting.full_name())
+        };
+        let kept = Some("lighttpd deflate.cache-dir".to_owned());
+        assert_eq!(with("lighttpd", &["deflate.mimetypes"]), kept);
+        assert_eq!(with("lighttpd", &["deflate.cache-dir", "deflate.mimetypes"]), None, "it keeps them");
+        assert_eq!(with("lighttpd", &[]), None, "it compresses nothing");
+        assert_eq!(with("unknown", &["deflate.mimetypes"]), None);
     }
 
     #[test]

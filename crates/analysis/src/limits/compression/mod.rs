@@ -16,7 +16,7 @@
 //!
 //! ## What to do
 //! A lower level: 1 in nginx, and in Apache where compressing takes 40% of the CPU time, else 6 (zlib's own); responses grow by a few percent, at most by a fifth. Best is to compress
-//! files once (`gzip_static on`, or `.gz` files beside them), and not to compress what is compressed already (images, archives).
+//! files once (`gzip_static on`, or `.gz` files beside them; in lighttpd `deflate.cache-dir`), and not to compress what is compressed already (images, archives).
 //!
 //! ## By hand
 //! `perf top` or `top -H` under load: deflate of libz; `nginx -T | grep gzip`; `grep -r DeflateCompressionLevel /etc/apache2`.

@@ -15,7 +15,7 @@
 //! that is the finding. A program behind the service that may use only some of the cores (an affinity mask, a cpuset of its own), and
 //! keeps these busy, is short of them while others idle. Where sampling is permitted it says what the service's CPU time was for: compression, TLS, PHP, copying,
 //! network and so on, by 99 samples a second of each core; of PHP also which scripts its processes execute, as the status pages of
-//! PHP-FPM's pools and of Apache tell. The same samples decide between causes: what they show for 40% of the time is proven, and what
+//! PHP-FPM's pools and of Apache tell, and in which functions they compute (the executing frame, read 20 times a second as root). The same samples decide between causes: what they show for 40% of the time is proven, and what
 //! they hardly show is not named.
 //!
 //! If a database or PHP-FPM uses a good part of them and cannot be queried, its work may be needless: a suspicion. Without the

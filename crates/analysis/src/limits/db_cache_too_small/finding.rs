@@ -2,8 +2,11 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
-use crate::resources::{concurrency, memory_evidence, memory_pressure, setting_source};
+use crate::limits::working_set_exceeds_memory;
+use crate::limits::working_set_exceeds_memory::finding::sent_bytes_per_s;
+use crate::resources::{concurrency, memory_evidence, memory_pressure, processors, setting_source};
 use crate::wording::{format_bytes, format_number};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -27,8 +30,57 @@ const KEEP_S: f64 = 60.0;
 const STEP_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 const MEMORY_FRACTION_MAX: f64 = 0.5;
 
+/// Of a database that does not tell: so large a part of the time somebody must wait for the disk.
+const IO_FRACTION_MIN: f64 = 0.25;
+/// What is read is not what is sent, if that is no more than this part of it.
+const SENT_FRACTION_MAX: f64 = 0.25;
+/// Somebody must be connected to the database.
+const CLIENTS_MIN: f64 = 1.0;
+const CONFIDENCE_UNREAD: f64 = 0.5;
+
 /// Fires when statements wait for pages that are read anew.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    if processors::unread_mariadb_cores(facts).is_some() { without_status(facts) } else { by_status(facts) }
+}
+
+/// Where the database does not let webdyno in: requests wait for a disk that reads far more than is sent, and memory is not short.
+fn without_status(facts: &Facts) -> Option<Finding> {
+    let waiting = concurrency::disk_waits(facts).filter(|part| *part >= IO_FRACTION_MIN)?;
+    let read = facts.value(FactId::disk_read_bytes_per_s)?;
+    let sent = sent_bytes_per_s(facts).filter(|sent| *sent <= SENT_FRACTION_MAX * read)?;
+    if read < READS_PER_S_MIN * PAGE_BYTES
+        || memory_evidence::is_proven(facts)
+        || memory_pressure::is_short(facts) == Some(true)
+        || slower_than_alone(facts).is_none()
+        || facts.value(FactId::db_clients_mean).is_some_and(|count| count < CLIENTS_MIN)
+        || working_set_exceeds_memory::finding::check(facts).is_some()
+    {
+        return None;
+    }
+    Some(Finding {
+        id: LimitId::DbCacheTooSmall.into(),
+        summary: format!(
+            "InnoDB buffer pool probably too small: {}/s are read from disk for {}/s of responses, and tasks waited for the disk {:.0}% of the time (PSI). Only the database can confirm it.",
+            format_bytes(read),
+            format_bytes(sent),
+            waiting * 100.0
+        ),
+        confidence: CONFIDENCE_UNREAD,
+        explains_fraction: Some(significant(waiting.min(1.0), 3)),
+        facts: facts.cite(&fact_ids! {
+            disk_read_bytes_per_s, served_bytes_per_s, served_bytes_status_per_s, served_bytes_log_per_s,
+            pressure_group_io_some_fraction, pressure_io_some_fraction, db_clients_mean, db_cpu_cores,
+            response_time_mean_us, response_time_alone_us, rate,
+        }),
+        remedies: vec![manual(
+            SettingId::of_service("mariadb", "innodb_buffer_pool_size"),
+            "memory",
+            "let webdyno into the database (as root, or by --db-option-file): it then tells what the pool lacks",
+        )],
+    })
+}
+
+fn by_status(facts: &Facts) -> Option<Finding> {
     let reads_per_s =
         facts.value(FactId::db_cache_disk_reads_per_s).filter(|rate| *rate >= READS_PER_S_MIN)?;
     let reads = facts.value(FactId::db_cache_disk_reads)?;
@@ -150,6 +202,36 @@ mod tests {
             vec![(FactId::db_row_lock_waiting_mean, 33.0)],
         ] {
             assert!(with(&changes).is_none(), "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_database_that_lets_nobody_in_the_disk_tells() {
+        const SEEN: [(FactId, f64); 7] = [
+            (FactId::db_cpu_cores, 0.03),
+            (FactId::pressure_group_io_some_fraction, 0.85),
+            (FactId::disk_read_bytes_per_s, 5.7e6),
+            (FactId::served_bytes_per_s, 40e3),
+            (FactId::response_time_alone_us, 40_000.0),
+            (FactId::response_time_mean_us, 1_200_000.0),
+            (FactId::rate, 7.0),
+        ];
+        let with = |changes: &[(FactId, f64)]| {
+            check(&facts(&with_changes(&SEEN, changes), &[])).map(|finding| finding.confidence)
+        };
+        assert_eq!(with(&[]), Some(CONFIDENCE_UNREAD));
+        let of_its_own =
+            [(FactId::pressure_group_io_some_fraction, 0.0), (FactId::pressure_io_some_fraction, 0.8)];
+        assert_eq!(with(&of_its_own), Some(CONFIDENCE_UNREAD), "it has a control group of its own");
+        for (what, change) in [
+            ("it tells what it does", (FactId::db_threads_running_mean, 9.0)),
+            ("nobody waits for the disk", (FactId::pressure_group_io_some_fraction, 0.1)),
+            ("nobody is connected to it", (FactId::db_clients_mean, 0.2)),
+            ("files are read, and sent", (FactId::served_bytes_per_s, 5e6)),
+            ("hardly anything is read", (FactId::disk_read_bytes_per_s, 200e3)),
+            ("nobody is late", (FactId::response_time_mean_us, 42_000.0)),
+        ] {
+            assert_eq!(with(&[change]), None, "{what}");
         }
     }
 

@@ -3,10 +3,10 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::db_slow_queries::finding::busiest_statement;
+use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
-use crate::resources::concurrency;
-use crate::resources::setting_source;
-use crate::wording::format_number;
+use crate::resources::{concurrency, memory_evidence, processors, setting_source};
+use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -32,7 +32,62 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let of_kinds = [metadata_lock_finding(facts), query_cache_finding(facts), row_lock_finding(facts)];
     let share = |finding: &Finding| finding.explains_fraction.unwrap_or(0.0);
     let most = of_kinds.into_iter().flatten().max_by(|a, b| share(a).total_cmp(&share(b)));
-    most.or_else(|| table_lock_finding(facts))
+    most.or_else(|| table_lock_finding(facts)).or_else(|| without_status(facts))
+}
+
+/// Of a database that does not tell: so large a part of the requests must be connected to it while it hardly computes,
+const CONNECTED_FRACTION_MIN: f64 = 0.6;
+const COMPUTING_UNREAD_MAX: f64 = 0.1;
+/// nobody waits for the disk,
+const IO_FRACTION_MAX: f64 = 0.2;
+/// no connection is refused,
+const FAILED_FRACTION_MAX: f64 = 0.05;
+/// and those that are worked on must take this many times as long as one that is alone: more workers would not make them wait longer.
+const TIMES_ALONE_MIN: f64 = 2.0;
+const CONFIDENCE_UNREAD: f64 = 0.5;
+
+/// Where the database does not let webdyno in: requests that are connected to it wait for each other, and it does nothing.
+fn without_status(facts: &Facts) -> Option<Finding> {
+    let cores = processors::unread_mariadb_cores(facts)?;
+    let connected = facts.value(FactId::db_clients_mean).filter(|count| *count >= 1.0 + WAITING_MIN)?;
+    let worked_on = concurrency::requests_worked_on(facts)?.min(concurrency::requests_in_children_max(facts));
+    let alone_us = concurrency::mean_time_alone_us(facts)?;
+    let each_us = worked_on / facts.ended_per_s()? * 1e6;
+    let lacks_processors = processors::cpu_shortage(facts).is_some()
+        || processors::used_up_quota(facts).is_some()
+        || concurrency::is_cpu_bound(facts)
+        || concurrency::is_full_in_bursts(facts);
+    if connected < CONNECTED_FRACTION_MIN * worked_on
+        || each_us < TIMES_ALONE_MIN * alone_us
+        || cores > COMPUTING_UNREAD_MAX * connected
+        || concurrency::disk_waits(facts).is_none_or(|part| part > IO_FRACTION_MAX)
+        || facts.value(FactId::failed_fraction).is_some_and(|failed| failed > FAILED_FRACTION_MAX)
+        || lacks_processors
+        || memory_evidence::is_proven(facts)
+        || slower_than_alone(facts).is_none()
+    {
+        return None;
+    }
+    Some(Finding {
+        id: LimitId::DbLockContention.into(),
+        summary: format!(
+            "{} requests at a time are connected to the database, which hardly uses CPU or disk, and each takes {} where one alone takes {}: they probably wait for each other's locks. Only the database can confirm it.",
+            format_number(connected),
+            format_time(each_us),
+            format_time(alone_us)
+        ),
+        confidence: CONFIDENCE_UNREAD,
+        explains_fraction: Some(significant((connected / worked_on).min(1.0), 3)),
+        facts: facts.cite(&fact_ids! {
+            db_clients_mean, db_cpu_cores, cpu_busy_fraction, pressure_group_io_some_fraction,
+            pressure_io_some_fraction, in_flight_mean, response_time_mean_us, response_time_alone_us, rate, ended_per_s,
+        }),
+        remedies: vec![manual(
+            SettingId::of_service("mariadb", "transactions"),
+            "none",
+            "let webdyno into the database (as root, or by --db-option-file): it then tells what is waited for; or look at SHOW FULL PROCESSLIST under load",
+        )],
+    })
 }
 
 /// What part of the work so many that wait are: of the requests that are worked on, else of the statements that run.
@@ -196,7 +251,7 @@ fn row_lock_finding(facts: &Facts) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::facts;
+    use crate::facts::testing::{facts, of_pool, with_changes};
 
     fn with(observed: f64, counted: f64, in_flight: f64, busy: f64) -> Option<Finding> {
         let values = [
@@ -265,6 +320,41 @@ mod tests {
             let known = [(FactId::db_lock_waiting_mean, 2.0), (FactId::db_threads_running_mean, running)];
             assert_eq!(check(&facts(&known, &[])).is_some(), fires, "{running}");
         }
+    }
+
+    #[test]
+    fn of_a_database_that_lets_nobody_in_its_clients_tell() {
+        const SEEN: [(FactId, f64); 10] = [
+            (FactId::db_cpu_cores, 0.01),
+            (FactId::cpu_quota_cores, 0.1),
+            (FactId::response_time_mean_us, 2e6),
+            (FactId::cpu_busy_fraction, 0.05),
+            (FactId::db_clients_mean, 11.8),
+            (FactId::pressure_group_io_some_fraction, 0.01),
+            (FactId::in_flight_mean, 12.0),
+            (FactId::ended_per_s, 6.0),
+            (FactId::response_time_alone_us, 180_000.0),
+            (FactId::failed_fraction, 0.0),
+        ];
+        let with = |changes: &[(FactId, f64)]| {
+            check(&facts(&with_changes(&SEEN, changes), &[])).map(|finding| finding.confidence)
+        };
+        assert_eq!(with(&[]), Some(CONFIDENCE_UNREAD));
+        for (what, changes) in [
+            ("it tells what it does", [(FactId::db_threads_running_mean, 12.0)]),
+            ("it computes", [(FactId::db_cpu_cores, 1.9)]),
+            ("it waits for the disk, in a group of its own", [(FactId::pressure_io_some_fraction, 0.8)]),
+            ("the quota is used up", [(FactId::throttled_fraction, 0.9)]),
+            ("of the disk nothing is seen", [(FactId::pressure_group_io_some_fraction, f64::NAN)]),
+            ("few are connected", [(FactId::db_clients_mean, 4.0)]),
+            ("they take as long as one alone", [(FactId::response_time_alone_us, 1_500_000.0)]),
+            ("it refuses some", [(FactId::failed_fraction, 0.4)]),
+        ] {
+            assert_eq!(with(&changes), None, "{what}");
+        }
+        let mut few_workers = facts(&SEEN, &[]);
+        of_pool(&mut few_workers, "127.0.0.1:9000", &[(FactId::backend_queue_mean, 10.0)]);
+        assert!(check(&few_workers).is_none(), "two at a time take as long as one alone, the others queue");
     }
 
     #[test]

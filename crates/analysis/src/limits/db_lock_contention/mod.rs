@@ -20,6 +20,9 @@
 //! it, and whoever comes after them waits behind them (`Waiting for table metadata lock`); so does everybody while `LOCK TABLES ..
 //! WRITE` is in force. If most waiting statements are in such a state, another engine would not help.
 //!
+//! A database that does not let webdyno in (no root, no account) is suspected if most requests that are worked on are connected to it and
+//! take twice as long as one alone or longer, while it hardly uses CPU or disk.
+//!
 //! ## What to do
 //! Fix the application: change the contended row last, commit at once, do nothing slow in between (no calls of other servers),
 //! find the row by an index (else all rows examined are locked), or split it into several. Convert tables that are locked as a
@@ -41,9 +44,10 @@ use crate::limits::{Limit, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        cpu_busy_fraction, db_cpu_cores, db_lock_waiting_mean, db_metadata_lock_waiting_mean, db_query_cache_limit_bytes,
+        cpu_busy_fraction, db_clients_mean, db_cpu_cores, db_lock_waiting_mean, db_metadata_lock_waiting_mean, db_query_cache_limit_bytes,
         db_query_cache_lock_waiting_mean, db_row_lock_time_fraction, db_row_lock_waiting_mean, db_row_lock_waits_per_s, db_table_lock_waits_per_s, db_threads_running_mean,
-        ended_per_s, in_flight_mean, rate, response_time_mean_us,
+        ended_per_s, failed_fraction, in_flight_mean, pressure_group_io_some_fraction, pressure_io_some_fraction, rate,
+        response_time_alone_us, response_time_mean_us,
     }],
     causes: &[
         LimitId::PhpFpmWorkersExhausted,

@@ -87,12 +87,17 @@ fn silent(facts: &Facts) -> Option<Finding> {
 /// Where nothing but what it takes of the processors can be seen of a database.
 fn by_program(facts: &Facts) -> Option<Finding> {
     let (program, cores, share) = processors::unseen_database(facts)?;
-    let is_late = processors::late_database(facts).is_some();
-    let (confidence, why, how) = if is_late {
+    let (confidence, why, how) = if processors::late_database(facts).is_some() {
         (
             CONFIDENCE_SILENT,
             LATE,
             "diagnose again, for longer: then its statements are read, if it is MariaDB and lets webdyno in",
+        )
+    } else if processors::unread_mariadb_cores(facts).is_some() {
+        (
+            CONFIDENCE_UNSEEN,
+            "how often, it does not tell webdyno",
+            "let webdyno into the database (as root, or by --db-option-file): it then names the statements that cost most",
         )
     } else {
         (
@@ -113,7 +118,9 @@ fn by_program(facts: &Facts) -> Option<Finding> {
         facts: facts
             .cite_of(&[FactId::foreign_program_cpu_cores], program)
             .into_iter()
-            .chain(facts.cite(&fact_ids! { cpu_busy_fraction, usable_busy_fraction, cores, rate }))
+            .chain(
+                facts.cite(&fact_ids! { db_cpu_cores, cpu_busy_fraction, usable_busy_fraction, cores, rate }),
+            )
             .collect(),
         remedies: vec![manual(
             if program == processors::POSTGRES {
@@ -353,6 +360,20 @@ mod tests {
             [("mariadbd", 1.8, true), ("mariadbd", 0.9, false), ("rsync", 1.8, false)]
         {
             assert_eq!(found(program, cores, is_seen), None, "{program} {cores} {is_seen}");
+        }
+    }
+
+    #[test]
+    fn one_that_lets_nobody_in_is_known_by_what_it_takes() {
+        for (cores, confidence) in [(1.8, Some(CONFIDENCE_UNSEEN)), (0.9, None)] {
+            let values = [
+                (FactId::cpu_busy_fraction, 0.99),
+                (FactId::cores, 2.0),
+                (FactId::rate, 49.0),
+                (FactId::db_cpu_cores, cores),
+            ];
+            let facts = facts(&values, &[]);
+            assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{cores}");
         }
     }
 

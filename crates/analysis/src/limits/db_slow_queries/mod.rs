@@ -13,8 +13,8 @@
 //! (`Handler_read_next`). What they have in common is their cost: a statement that finds its rows by an index takes some tenths
 //! of a millisecond of CPU time, connection included; these take tens of times as much.
 //!
-//! Without root nobody sees what the statements do, nor who sends them: that the database takes most of full CPUs is half sure.
-//! PostgreSQL, which webdyno does not ask, is suspected in the same way, and so is a database that was found behind the service
+//! Without root nobody sees what the statements do, nor who sends them, and a database may not let webdyno in: that it takes most of full
+//! CPUs is half sure. PostgreSQL, which webdyno does not ask, is suspected in the same way, and so is a database that was found behind the service
 //! when most of the load was over: on full CPUs that takes seconds.
 //!
 //! While another limit shields the database from more of them, such as too few workers, that limit comes first.

@@ -53,11 +53,13 @@ fn without_status(facts: &Facts) -> Option<Finding> {
     }
     let mut cited = facts.cite_of(&[FactId::foreign_program_cpu_cores], program);
     cited.extend(facts.cite(&fact_ids! {
-        forks_per_s, worker_processes_started_per_s, cpu_busy_fraction, usable_busy_fraction, cores, rate,
+        db_cpu_cores, forks_per_s, worker_processes_started_per_s, cpu_busy_fraction, usable_busy_fraction, cores, rate,
     }));
     let (confirmed_by, how) = match processors::late_database(facts) {
         Some(_) => ("It was found too late to count them.", "diagnose again, for longer"),
-        None => ("Only root can confirm it.", "run webdyno as root"),
+        None => {
+            ("Only the database can confirm it.", "let webdyno into it (as root, or by --db-option-file)")
+        }
     };
     Some(Finding {
         id: LimitId::DbThreadChurn.into(),
@@ -145,7 +147,7 @@ fn remedy(facts: &Facts, cache: Option<f64>, share: f64) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, facts_of_several, with_changes};
+    use crate::facts::testing::{facts, facts_of_several, set, with_changes};
     use webdyno_model::sample::MissingSignal;
     use webdyno_model::topology::Topology;
 
@@ -210,6 +212,24 @@ mod tests {
         ] {
             assert!(with(changes, program, cores).is_none(), "{what}");
         }
+    }
+
+    #[test]
+    fn of_one_that_lets_nobody_in_they_tell_it_too() {
+        let mut facts = facts(
+            &[
+                (FactId::forks_per_s, 6_000.0),
+                (FactId::rate, 243.0),
+                (FactId::usable_busy_fraction, 0.99),
+                (FactId::usable_cores, 1.0),
+                (FactId::db_cpu_cores, 0.45),
+            ],
+            &[],
+        );
+        let found = check(&facts).unwrap();
+        assert_eq!((found.confidence, found.explains_fraction), (CONFIDENCE_UNSEEN, Some(0.303)));
+        set(&mut facts, FactId::db_statements_per_s, 900.0);
+        assert!(check(&facts).is_none(), "it tells what it does");
     }
 
     #[test]

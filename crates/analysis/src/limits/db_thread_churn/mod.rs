@@ -5,8 +5,8 @@
 //!
 //! ## How it is recognised
 //! Threads are created nearly as fast as connections are opened, thousands per second, and the CPUs are saturated: the cost of a
-//! thread (some 50 µs, more where system calls are slow) times their number is a good part of the CPU time used. Without root
-//! nobody sees what the database does: it is suspected where several threads and processes for each request begin on the machine,
+//! thread (some 50 µs, more where system calls are slow) times their number is a good part of the CPU time used. Without root,
+//! or an account, nobody sees what the database does: it is suspected where several threads and processes for each request begin on the machine,
 //! and it takes a good part of the CPU.
 //!
 //! ## What to do

@@ -2,8 +2,9 @@
 
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
+use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::manual;
-use crate::resources::{concurrency, setting_source};
+use crate::resources::{concurrency, processors, setting_source};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
@@ -21,8 +22,58 @@ const CONFIDENCE_OF_SLOW: f64 = 0.6;
 /// A disk that is this quick is not what is waited for: the state is met by chance.
 const SYNC_US_MIN: f64 = 1_000.0;
 
+/// Of a database that does not tell: somebody must wait for the disk half of the time, and as often as this a second what is written
+/// must be made safe. A journal of the filesystem does that every few seconds.
+const IO_FRACTION_MIN: f64 = 0.5;
+const FLUSHES_PER_S_MIN: f64 = 5.0;
+const CONFIDENCE_UNREAD: f64 = 0.5;
+
 /// Fires when a good part of what is under way waits for the log of its transaction.
 pub fn check(facts: &Facts) -> Option<Finding> {
+    if processors::unread_mariadb_cores(facts).is_some() { without_status(facts) } else { by_status(facts) }
+}
+
+/// Where the database does not let webdyno in: requests wait for a disk that is written and flushed all the time.
+fn without_status(facts: &Facts) -> Option<Finding> {
+    let waiting = concurrency::disk_waits(facts).filter(|part| *part >= IO_FRACTION_MIN)?;
+    let flushes = facts.value(FactId::disk_flushes_per_s).filter(|per_s| *per_s >= FLUSHES_PER_S_MIN)?;
+    let moved =
+        [FactId::disk_read_bytes_per_s, FactId::disk_written_bytes_per_s].map(|fact| facts.value(fact));
+    let is_unused = facts.value(FactId::db_clients_mean).is_some_and(|count| count < COMMITTING_MIN);
+    if moved[0] > moved[1]
+        || is_unused
+        || concurrency::is_cpu_bound(facts)
+        || slower_than_alone(facts).is_none()
+    {
+        return None;
+    }
+    Some(Finding {
+        id: LimitId::DiskCommitBound.into(),
+        summary: format!(
+            "The disk is flushed {} times a second, and tasks waited for it {:.0}% of the time (PSI): the database's transactions probably wait until they are on the disk. Only the database can confirm it.",
+            format_number(flushes),
+            waiting * 100.0
+        ),
+        confidence: CONFIDENCE_UNREAD,
+        explains_fraction: Some(significant(waiting.min(1.0), 3)),
+        facts: facts.cite(&fact_ids! {
+            disk_flushes_per_s, disk_read_bytes_per_s, disk_written_bytes_per_s, pressure_group_io_some_fraction,
+            pressure_io_some_fraction, db_clients_mean, db_cpu_cores, cpu_busy_fraction, response_time_mean_us,
+            response_time_alone_us, rate,
+        }),
+        remedies: std::iter::once(account_remedy()).chain(remedies(facts)).collect(),
+    })
+}
+
+fn account_remedy() -> Remedy {
+    manual(
+        SettingId::of_service("mariadb", "account"),
+        "none",
+        "let webdyno into the database (as root, or by --db-option-file): it then tells how many statements commit at a time",
+    )
+}
+
+fn by_status(facts: &Facts) -> Option<Finding> {
     let committing = facts.value(FactId::db_committing_mean).filter(|count| *count >= COMMITTING_MIN)?;
     let share = concurrency::share_of_requests(facts, committing)?;
     let sync_us = facts.value(FactId::db_disk_syncs_per_s).filter(|rate| *rate > 0.0).map(|rate| 1e6 / rate);
@@ -85,6 +136,34 @@ fn remedies(facts: &Facts) -> Vec<Remedy> {
 mod tests {
     use super::*;
     use crate::facts::testing::{facts, with_changes};
+
+    #[test]
+    fn of_a_database_that_lets_nobody_in_the_disk_tells() {
+        const SEEN: [(FactId, f64); 8] = [
+            (FactId::db_cpu_cores, 0.03),
+            (FactId::pressure_group_io_some_fraction, 0.7),
+            (FactId::disk_flushes_per_s, 30.0),
+            (FactId::disk_read_bytes_per_s, 0.0),
+            (FactId::disk_written_bytes_per_s, 600e3),
+            (FactId::response_time_alone_us, 40_000.0),
+            (FactId::response_time_mean_us, 400_000.0),
+            (FactId::rate, 40.0),
+        ];
+        let with = |changes: &[(FactId, f64)]| {
+            check(&facts(&with_changes(&SEEN, changes), &[])).map(|finding| finding.confidence)
+        };
+        assert_eq!(with(&[]), Some(CONFIDENCE_UNREAD));
+        for (what, change) in [
+            ("it tells what it does", (FactId::db_threads_running_mean, 9.0)),
+            ("nobody waits for the disk", (FactId::pressure_group_io_some_fraction, 0.3)),
+            ("it reads", (FactId::disk_read_bytes_per_s, 6e6)),
+            ("nobody is connected to it", (FactId::db_clients_mean, 0.2)),
+            ("the journal alone", (FactId::disk_flushes_per_s, 0.4)),
+            ("nobody is late", (FactId::response_time_mean_us, 42_000.0)),
+        ] {
+            assert_eq!(with(&[change]), None, "{what}");
+        }
+    }
 
     #[test]
     fn commits_that_most_requests_wait_for_are_named() {

@@ -7,7 +7,8 @@
 //! ## How it is recognised
 //! Three in ten of the requests that are worked on, or two where a sync takes 5 ms and more, are statements in the states of a
 //! commit (`Commit`; `Updating status`, which a connection keeps while its log is written), while CPU has room and rows are not
-//! locked; InnoDB's number of `fsync` a second tells how long one takes.
+//! locked; InnoDB's number of `fsync` a second tells how long one takes. A database that does not let webdyno in is suspected if tasks
+//! wait for the disk half of the time, and the disk is flushed five times a second and more, and hardly reads.
 //!
 //! ## What to do
 //! Commit less often: several statements in one transaction, counters and sessions in memory (Redis, memcached) instead of a table.
@@ -28,8 +29,9 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        cpu_busy_fraction, db_committing_mean, db_cpu_cores, db_disk_syncs_per_s, in_flight_mean, rate,
-        response_time_mean_us,
+        cpu_busy_fraction, db_clients_mean, db_committing_mean, db_cpu_cores, db_disk_syncs_per_s, disk_flushes_per_s,
+        disk_read_bytes_per_s, disk_written_bytes_per_s, in_flight_mean, pressure_group_io_some_fraction,
+        pressure_io_some_fraction, rate, response_time_alone_us, response_time_mean_us,
     }],
     causes: &[
         LimitId::PhpFpmWorkersExhausted,

@@ -22,6 +22,8 @@ const IO_FULL_FRACTION_MAX: f64 = 0.5;
 /// Below this share nobody notices that memory is short: what waits for less, and swaps nothing, reads files anew
 /// ([`crate::limits::memory_exhausted::finding`]).
 const MEMORY_FULL_FRACTION_MAX: f64 = 0.05;
+/// The same where requests take as long as one that is alone.
+const MEMORY_FULL_FRACTION_ALONE_MAX: f64 = 0.1;
 const FULL_FRACTION_MAX: f64 = 0.2;
 /// With a shorter queue than this nobody waits when all workers are busy.
 const EMPTY_QUEUE_MAX: f64 = 0.5;
@@ -99,11 +101,17 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
             facts,
             [FactId::pressure_group_memory_full_fraction, FactId::pressure_memory_full_fraction],
         )
-        .is_none_or(|full| full <= MEMORY_FULL_FRACTION_MAX)
+        .is_none_or(|full| full <= memory_full_fraction_max(facts))
         && stalled_share(facts, [FactId::pressure_group_io_full_fraction, FactId::pressure_io_full_fraction])
             .is_none_or(|full| full <= IO_FULL_FRACTION_MAX)
         && crate::limits::memory_exhausted::finding::check(facts).is_none()
         && (is_below(facts, FactId::scoreboard_full_fraction, FULL_FRACTION_MAX) || has_no_queue(facts))
+}
+
+fn memory_full_fraction_max(facts: &Facts) -> f64 {
+    let times = facts.value(FactId::response_time_mean_us).zip(facts.value(FactId::response_time_alone_us));
+    let is_as_alone = times.is_some_and(|(usual, alone)| usual <= INFLATION_UNNOTICED * alone);
+    if is_as_alone { MEMORY_FULL_FRACTION_ALONE_MAX } else { MEMORY_FULL_FRACTION_MAX }
 }
 
 /// Whether responses take no longer than that of a request alone: many short tasks at a core that has room wait for each other now
@@ -373,6 +381,20 @@ mod tests {
                 (FactId::pressure_group_io_full_fraction, io),
             ];
             assert_eq!(is_healthy(&[neighbours, group].concat()), healthy, "memory {memory}, disk {io}");
+        }
+    }
+
+    #[test]
+    fn a_little_stall_for_memory_is_no_limit_where_requests_take_as_long_as_one_alone() {
+        for (memory, mean_us, healthy) in
+            [(0.08, 100_000.0, true), (0.12, 100_000.0, false), (0.08, 115_000.0, false)]
+        {
+            let seen = [
+                (FactId::pressure_memory_full_fraction, memory),
+                (FactId::response_time_alone_us, 100_000.0),
+                (FactId::response_time_mean_us, mean_us),
+            ];
+            assert_eq!(is_healthy(&seen), healthy, "{memory} {mean_us}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Bounds on the connections to a backend: as lines say them, what is in use, how many are needed, and the settings that allow them:
 //! those of one backend, and of the others of its balancer.
 //!
-//! What is in flight at once (Little's law) and some room; no more than a process of Apache has threads, which bound it anyway, and no
+//! What is in flight at once (Little's law) and room for what chance gives one of several processes; no more than a process of Apache has threads, which bound it anyway, and no
 //! more than the backend serves at once, where that is known: what it gets beyond that waits in its own queue.
 
 use crate::facts::{FactId, Facts};
@@ -74,7 +74,7 @@ pub(super) fn remedy(facts: &Facts, bound: &Bound<'_>, need: Need<'_>) -> Remedy
     let service = facts.service.as_ref();
     let siblings = service.map_or(vec![], |service| bound.siblings(service));
     let all_max: f64 = bound.max + siblings.iter().map(|other| other.max).sum::<f64>();
-    let wanted = HEADROOM * need.in_flight / need.processes;
+    let wanted = wanted_of_each(need.in_flight, need.processes);
     let served = |address: &str| served_at_once(facts, address).map(|count| count / need.processes);
     let to = |one: &Bound<'_>| {
         let share = ((wanted / all_max).max(HEADROOM) * one.max).ceil();
@@ -107,6 +107,16 @@ pub(super) fn remedy(facts: &Facts, bound: &Bound<'_>, need: Need<'_>) -> Remedy
         predicted: None,
         together_with: raised.map(|other| other.change(program, to(other))).collect(),
     }
+}
+
+/// Requests fall to processes by chance: of a mean m the square root of m is the spread (Poisson), and more than three of it are rare.
+const SPREADS: f64 = 3.0;
+
+/// What each of so many processes needs of what is in flight.
+fn wanted_of_each(in_flight: f64, processes: f64) -> f64 {
+    let mean = in_flight / processes;
+    let by_chance = if processes > 1.0 { (mean + SPREADS * mean.sqrt()).min(in_flight) } else { mean };
+    (HEADROOM * mean).max(by_chance)
 }
 
 /// How many requests what listens there serves at once, where that is known: children of PHP-FPM, workers of an Apache, processes of

@@ -131,7 +131,7 @@ pub(super) fn connections_max(facts: &Facts) -> f64 {
 
 fn need_text(in_flight: f64, processes: f64) -> String {
     format!(
-        "{} requests are in flight at once, for each of {} processes, plus 30%; or no max at all: then a process may have as many as it has threads",
+        "{} requests are in flight at once, by chance more in one of the {} processes than in another; or no max at all: then a process may have as many as it has threads",
         format_number(significant(in_flight, 3)),
         format_number(significant(processes, 2))
     )
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(remedy.setting.full_name(), "apache ProxyPass max of pool 127.0.0.1:8000");
         assert_eq!(
             (&remedy.from, &remedy.to),
-            (&Some(SettingValue::Integer(2)), &Some(SettingValue::Integer(26)))
+            (&Some(SettingValue::Integer(2)), &Some(SettingValue::Integer(34)))
         );
         // Among many quick files.
         let mixed = [(FactId::response_time_mean_us, 45_000.0), (FactId::response_time_p99_us, 900_000.0)];
@@ -277,7 +277,7 @@ mod tests {
         };
         let pass = ("ProxyPass", "/ http://127.0.0.1:8000/ max=2");
         for (threads, lines, workers, elsewhere, expected) in [
-            (64, &[pass][..], 500.0, 0.0, Some((Some(26.0), None))),
+            (64, &[pass][..], 500.0, 0.0, Some((Some(34.0), None))),
             (10, &[pass], 500.0, 0.0, Some((Some(10.0), None))),
             (64, &[pass], 16.0, 0.0, Some((Some(8.0), None))),
             // It serves no more than it is asked: more of it come first.
@@ -286,7 +286,7 @@ mod tests {
             (1, &[pass], 500.0, 0.0, None),
             (2, &[pass], 500.0, 0.0, None),
             // A quarter of the room for the one, three for the other.
-            (64, &[member, other], 500.0, 11.0, Some((Some(7.0), Some(20.0)))),
+            (64, &[member, other], 500.0, 11.0, Some((Some(9.0), Some(26.0)))),
             (64, &[member, other], 500.0, 35.0, None),
         ] {
             assert_eq!(of(threads, lines, workers, elsewhere), expected, "{threads} {lines:?} {workers}");

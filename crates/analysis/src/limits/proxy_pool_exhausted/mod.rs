@@ -16,7 +16,8 @@
 //!
 //! ## What to do
 //! Raise `max` (`max_conns`), or leave it out: then a process may have as many as it has threads. webdyno sets it to what is in flight at once by the
-//! number of processes, plus 30%, and to no more than the backend is known to serve at once: that value of the line alone, by a reload. It is a
+//! number of processes, plus 30%, or, as requests fall to several processes by chance, plus three times the square root of that; and to no
+//! more than the backend is known to serve at once: that value of the line alone, by a reload. It is a
 //! manual change where a variable or a macro gives the value, where several lines do for one backend, and where `BalancerPersist` keeps the old one;
 //! under prefork each process has one connection, whatever `max` says, and more processes are what helps.
 //!

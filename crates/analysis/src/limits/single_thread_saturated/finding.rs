@@ -39,6 +39,8 @@ const IN_FLIGHT_MIN: f64 = 2.0;
 /// Threads that share one core behind a lock: their process uses one, never much more.
 const ONE_CORE_MIN: f64 = 0.88;
 const ONE_CORE_MAX: f64 = 1.15;
+/// So many are at work on it.
+const RUNNING_PER_CORE_MIN: f64 = 2.0;
 
 /// The program whose thread it is.
 struct Saturated {
@@ -204,7 +206,8 @@ fn saturated(facts: &Facts, usable: f64, is_squeezed: bool) -> Option<Saturated>
             fraction,
             threads: of(FactId::backend_saturated_threads_mean).unwrap_or(0.0),
             process: of(FactId::backend_busiest_process_cores)
-                .zip(of(FactId::backend_busiest_process_max_cores)),
+                .zip(of(FactId::backend_busiest_process_max_cores))
+                .filter(|(cores, _)| name != "mariadb" || wait_for_each_other(facts, *cores)),
             cores: of(FactId::backend_cpu_cores),
             is_queued: is_squeezed || is_queued(facts, name),
             processes: 1.0,
@@ -212,6 +215,11 @@ fn saturated(facts: &Facts, usable: f64, is_squeezed: bool) -> Option<Saturated>
         of_threads(seen, Some(name), service.map_or(name, |(_, service)| backends::program_name(service)))
     });
     front.into_iter().chain(behind).max_by(|a, b| a.fraction.total_cmp(&b.fraction))
+}
+
+/// Whether more statements run than cores work on them: else their threads use one core by chance.
+fn wait_for_each_other(facts: &Facts, cores: f64) -> bool {
+    concurrency::statements_running(facts).is_none_or(|running| running >= RUNNING_PER_CORE_MIN * cores)
 }
 
 /// Whether connections wait in front of this program.
@@ -386,6 +394,17 @@ mod tests {
             lock(1.02).unwrap().summary.contains("wait for that process, whose threads run one at a time")
         );
         assert!(lock(1.6).is_none(), "it used more at times");
+        // Of a database the statements are counted: those of five children of PHP that use a core between them do not wait.
+        let statements = |running: f64| {
+            let shared = [
+                (FactId::backend_busiest_thread_fraction, "mariadb", 0.3),
+                (FactId::backend_saturated_threads_mean, "mariadb", 0.0),
+                (FactId::backend_busiest_process_cores, "mariadb", 1.0),
+                (FactId::backend_busiest_process_max_cores, "mariadb", 1.07),
+            ];
+            with(&[(FactId::db_threads_running_mean, running)], &shared).is_some()
+        };
+        assert!(statements(9.0) && !statements(2.3));
         // A queue before it shows that it had something to do all the time.
         let node = |queue: f64| {
             let busy = [

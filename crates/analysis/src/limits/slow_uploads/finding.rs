@@ -100,13 +100,20 @@ fn remedies(facts: &Facts) -> Vec<Remedy> {
         let of = |setting: &str| buffering(SettingId::of_service("nginx", setting));
         return vec![of("fastcgi_request_buffering"), of("proxy_request_buffering")];
     }
+    if facts.is_service("lighttpd") {
+        return vec![buffering(SettingId::of_service("lighttpd", "server.stream-request-body"))];
+    }
+    let before = buffering(SettingId::external("proxy", "request buffering"));
+    if !facts.is_service("apache") {
+        return vec![before];
+    }
     let in_force = facts.text("RequestReadTimeout").map(SettingValue::Text);
     let timeout = manual(
         SettingId::of_service("apache", "RequestReadTimeout"),
         "clients on slow lines are ended, honest ones too: 408",
         "`body=20,MinRate=1000` frees a worker from a client that sends less than 1,000 bytes a second",
     );
-    vec![buffering(SettingId::external("proxy", "request buffering")), Remedy { from: in_force, ..timeout }]
+    vec![before, Remedy { from: in_force, ..timeout }]
 }
 
 #[cfg(test)]
@@ -128,6 +135,21 @@ mod tests {
 
     fn with(changes: &[(FactId, f64)]) -> Option<Finding> {
         check(&facts(&with_changes(SLOW, changes), &[("MaxRequestWorkers", 50)]))
+    }
+
+    #[test]
+    fn each_front_takes_requests_in_whole_by_a_setting_of_its_own() {
+        for (service, settings) in [
+            ("nginx", "nginx fastcgi_request_buffering, nginx proxy_request_buffering"),
+            ("lighttpd", "lighttpd server.stream-request-body"),
+            ("apache", "proxy request buffering, apache RequestReadTimeout"),
+            ("unknown", "proxy request buffering"),
+        ] {
+            let mut facts = facts(SLOW, &[]);
+            facts.service.as_mut().unwrap().service = service.into();
+            let names: Vec<_> = remedies(&facts).iter().map(|remedy| remedy.setting.full_name()).collect();
+            assert_eq!(names.join(", "), settings);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //!
 //! ## What to do
 //! A proxy in front that takes in whole requests before it hands them over (nginx with `proxy_request_buffering on`, its
-//! default) holds no worker for them. Without one, `RequestReadTimeout` with a least rate for bodies ends clients that are too
+//! default; lighttpd with `server.stream-request-body = 0`, its default) holds no worker for them. Without one, `RequestReadTimeout` with a least rate for bodies ends clients that are too
 //! slow, honest ones too. More workers help as long as there are fewer slow clients than workers.
 //!
 //! ## By hand

@@ -120,7 +120,7 @@ fn waiting_share(facts: &Facts) -> Option<f64> {
 }
 
 /// Bytes that go out to visitors, by whoever tells.
-fn sent_bytes_per_s(facts: &Facts) -> Option<f64> {
+pub(crate) fn sent_bytes_per_s(facts: &Facts) -> Option<f64> {
     let known =
         [FactId::served_bytes_per_s, FactId::served_bytes_status_per_s, FactId::served_bytes_log_per_s];
     known.into_iter().find_map(|name| facts.value(name))

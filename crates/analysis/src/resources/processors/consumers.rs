@@ -142,8 +142,8 @@ pub(crate) fn late_database(facts: &Facts) -> Option<(&str, f64)> {
     facts.each(FactId::foreign_program_cpu_cores).find(|(program, _)| is_late(program))
 }
 
-/// A database on this machine that takes most of full processors, and whose clients could not be seen, or not in time: whoever has a site
-/// beside it asks it. Its program, the cores that it takes, and their share.
+/// A database on this machine that takes most of full processors, and whose clients could not be seen, or not in time, or that does not
+/// let webdyno in: whoever has a site beside it asks it. Its program, the cores that it takes, and their share.
 pub(crate) fn unseen_database(facts: &Facts) -> Option<(&str, f64, f64)> {
     unseen_database_from(facts, MOST_FRACTION_MIN)
 }
@@ -154,7 +154,8 @@ pub(crate) fn unseen_database_from(facts: &Facts, share_min: f64) -> Option<(&st
         || backends::are_unseen(facts.topology.as_ref()) && facts.value(FactId::db_cpu_cores).is_none();
     let is_unseen = late_database(facts).is_some() || are_unseen();
     let mut programs = facts.each(FactId::foreign_program_cpu_cores).filter(|_| is_unseen);
-    let (program, cores) = programs.find(|(name, _)| DATABASES.contains(name))?;
+    let unread = || Some((MARIADB, unread_mariadb_cores(facts)?));
+    let (program, cores) = programs.find(|(name, _)| DATABASES.contains(name)).or_else(unread)?;
     let share = share_of_full_processors(facts, cores, BUSY_FRACTION_MIN)?;
     (share >= share_min).then_some((program, cores, share))
 }
@@ -171,6 +172,15 @@ pub(crate) fn silent_database(facts: &Facts) -> Option<(String, &str, f64)> {
             Some((name, backends::program_name(service), cores))
         },
     )
+}
+
+/// Of a MariaDB or MySQL behind the service that does not let webdyno in: the cores that it takes. How many are connected to it, and what
+/// the disks do, is seen besides. One that refuses webdyno as too many are connected has another limit.
+pub(crate) fn unread_mariadb_cores(facts: &Facts) -> Option<f64> {
+    let is_read = [FactId::db_statements_per_s, FactId::db_threads_running_mean];
+    let is_read = is_read.iter().any(|fact| facts.value(*fact).is_some());
+    let is_full = facts.value(FactId::db_own_connections_refused).is_some_and(|refused| refused >= 1.0);
+    facts.value(FactId::db_cpu_cores).filter(|_| !is_read && !is_full)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod consumers;
 
 pub(crate) use consumers::{
     DATABASES, NAMED_FRACTION_MIN, POSTGRES, late_database, may_be_own, services_cores, silent_database,
-    unseen_database, unseen_database_from,
+    unread_mariadb_cores, unseen_database, unseen_database_from,
 };
 pub use consumers::{OtherProcesses, other_processes, own_cores, users};
 

@@ -11,7 +11,7 @@ use super::links::{Contact, Party, Space, View, addresses};
 use super::processes::{Processes, user_of};
 use super::unprivileged::{self, HiddenServer};
 use crate::os::{machine, procfs};
-use crate::services::{Observe, php_fpm};
+use crate::services::{Observe, mariadb, php_fpm};
 use crate::visibility::foreign_namespace;
 use crate::visibility::listeners::{NEEDS_RIGHTS, NO_PID};
 use crate::visibility::mount_namespace::{in_root, root_of};
@@ -132,7 +132,10 @@ pub fn survey(
     let view = View::of(&spaces);
     let front_pid = front.as_ref().map(|front| front.pid);
     match front {
-        Some(front) => survey.start(front, &view),
+        Some(front) => {
+            survey.start(front, &view);
+            survey.guess_database(&view);
+        }
         None => survey.start_with_all(&view),
     }
     survey.sample_repeatedly(effort);
@@ -257,10 +260,13 @@ impl Survey<'_> {
         }
     }
 
-    /// Says of a service that it was found by its configuration alone.
+    /// Says of a service how it was found.
     fn warn_of_guess(&mut self, pid: u32, by: &str) {
         let Some(Known { snapshot, .. }) = self.found.get_mut(&pid) else { return };
-        let warning = unprivileged::guess(&snapshot.service, pid, &format!("at {by}"));
+        let warning = match snapshot.service.as_str() {
+            mariadb::NAME => format!("that it listens at {by} is told by the user of the socket alone"),
+            service => unprivileged::guess(service, pid, &format!("at {by}")),
+        };
         if !snapshot.warnings.contains(&warning) {
             snapshot.warnings.push(warning);
         }
@@ -272,6 +278,33 @@ impl Survey<'_> {
         let servers = || self.hidden_servers.get_or_init(unprivileged::hidden_servers);
         let probably = is_hidden.then(|| unprivileged::server_at(&contact.by, servers())).flatten()?;
         self.processes.get(probably).is_some_and(|seen| seen.refused).then_some(probably)
+    }
+
+    /// Where it may not be seen whom the site's PHP asks: a database that is the only one of this machine is probably its own.
+    fn guess_database(&mut self, view: &View<'_>) {
+        let Some(from) = self.php().filter(|pid| self.processes.get(*pid).is_some_and(|seen| seen.refused))
+        else {
+            return;
+        };
+        let servers = self.hidden_servers.get_or_init(unprivileged::hidden_servers);
+        let Some((database, by)) = unprivileged::only_database(servers) else { return };
+        let by = by.to_owned();
+        let server = view.listening_as(self.own_space.unwrap_or(0), &by, None);
+        self.link(from, &Contact { by, server, remote: None }, None, view);
+        let warning = "that the site asks this database is a guess: it is the only one of this machine, and webdyno may not see who is connected to it";
+        let known = self.found.get_mut(&database).map(|known| &mut known.snapshot.warnings);
+        if let Some(warnings) = known.filter(|all| !all.iter().any(|one| one == warning)) {
+            warnings.push(warning.to_owned());
+        }
+    }
+
+    /// What runs PHP: a service of its own, else the front itself.
+    fn php(&self) -> Option<u32> {
+        let runs_php = |known: &Known| {
+            let is_module = |module: &String| module.starts_with("php") && module.ends_with("_module");
+            known.snapshot.role.as_deref() == Some("php") || known.snapshot.modules.iter().any(is_module)
+        };
+        self.order.iter().copied().find(|pid| self.found.get(pid).is_some_and(runs_php))
     }
 
     fn follow_configuration(&mut self, pid: u32, view: &View<'_>) {

@@ -24,9 +24,10 @@ const SCOPED_MAX: usize = 2_000;
 const PROBLEMS_MAX: usize = 20;
 
 /// Settings that hold no secrets and say something about load, with their defaults where versions agree.
-const SETTINGS: [(&str, Option<&str>); 23] = [
+const SETTINGS: [(&str, Option<&str>); 25] = [
     ("accesslog.filename", None),
     ("connection.kbytes-per-second", Some("0")),
+    ("deflate.cache-dir", None),
     ("deflate.mimetypes", None),
     ("evasive.max-conns-per-ip", None),
     ("server.bind", None),
@@ -46,6 +47,7 @@ const SETTINGS: [(&str, Option<&str>); 23] = [
     ("server.network-backend", None),
     ("server.port", Some("80")),
     ("server.stat-cache-engine", Some("simple")),
+    ("server.stream-request-body", Some("0")),
     ("server.stream-response-body", Some("0")),
     ("status.status-url", None),
 ];

@@ -21,6 +21,7 @@ use mysql::prelude::Queryable;
 use options::Options;
 use settings::SETTINGS;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use webdyno_model::Result;
 use webdyno_model::sample::MissingSignal;
@@ -207,25 +208,42 @@ fn logs(arguments: &BTreeMap<String, Option<String>>, options: &Options) -> Vec<
         .collect()
 }
 
-/// Where a process listens, unix sockets first.
+/// Where a process listens, unix sockets first. Who may not see its descriptors sees the user of each socket, which tells if nobody else
+/// acts as that user.
 fn listens(pid: u32) -> Vec<String> {
-    let inodes = procfs::socket_inodes(pid).unwrap_or_default();
+    let held = procfs::socket_inodes(pid).ok();
+    let user = if held.is_none() { user_of_its_own(pid) } else { None };
+    let is_its = |inode: u64, owner: &dyn Fn() -> Option<u32>| match &held {
+        Some(inodes) => inodes.contains(&inode),
+        None => user.is_some() && owner() == user,
+    };
     let unix = procfs::read_text(format!("/proc/{pid}/net/unix")).unwrap_or_default();
-    let mut found: Vec<String> = unix_listeners(&unix, &inodes);
+    let owner = |path: &str| std::fs::symlink_metadata(path).ok().map(|file| file.uid());
+    let mut found = unix_listeners(&unix, |inode, path| is_its(inode, &|| owner(path)));
     for file in ["tcp", "tcp6"] {
         let sockets = crate::os::sockets::listening(&format!("/proc/{pid}/net/{file}")).unwrap_or_default();
-        let own = sockets.into_iter().filter(|socket| inodes.contains(&socket.inode));
+        let own = sockets.into_iter().filter(|socket| is_its(socket.inode, &|| Some(socket.uid)));
         found.extend(own.map(|socket| std::net::SocketAddr::new(socket.address, socket.port).to_string()));
     }
     found
 }
 
-/// The paths of listening stream sockets in `/proc/net/unix` (flag 0x10000, type 1) among these inodes.
-fn unix_listeners(text: &str, inodes: &[u64]) -> Vec<String> {
+/// The user of a process, unless that is root or another program acts as him, too.
+fn user_of_its_own(pid: u32) -> Option<u32> {
+    let user = procfs::real_user(pid).filter(|user| *user != 0)?;
+    let is_another = |other: u32| {
+        let is_child = || procfs::stat(other).is_ok_and(|stat| stat.ppid == pid);
+        other != pid && procfs::real_user(other) == Some(user) && !is_child()
+    };
+    (!procfs::pids().into_iter().any(is_another)).then_some(user)
+}
+
+/// The paths of those listening stream sockets in `/proc/net/unix` (flag 0x10000, type 1) whose inode and path say so.
+fn unix_listeners(text: &str, is_its: impl Fn(u64, &str) -> bool) -> Vec<String> {
     let path = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
         let [_, _, _, "00010000", "0001", _, inode, path] = fields[..] else { return None };
-        inodes.contains(&inode.parse().ok()?).then(|| format!("unix:{path}"))
+        is_its(inode.parse().ok()?, path).then(|| format!("unix:{path}"))
     };
     text.lines().filter_map(path).collect()
 }
@@ -375,7 +393,8 @@ mod tests {
             0: 00000002 00000000 00010000 0001 01 77 /run/mysqld/mysqld.sock\n\
             0: 00000002 00000000 00000000 0001 03 78 /run/mysqld/mysqld.sock\n\
             0: 00000002 00000000 00010000 0001 01 79 /run/other.sock\n0: broken\n";
-        assert_eq!(unix_listeners(text, &[77, 78]), ["unix:/run/mysqld/mysqld.sock"]);
+        let of = |inodes: &[u64]| unix_listeners(text, |inode, _| inodes.contains(&inode));
+        assert_eq!(of(&[77, 78]), ["unix:/run/mysqld/mysqld.sock"]);
     }
 
     #[test]

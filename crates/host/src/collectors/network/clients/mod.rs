@@ -12,7 +12,8 @@
 //!
 //! And it tells when something was sent and received last: a connection on which nothing was asked since the last answer is idle,
 //! and whoever holds it waits for its client. Where both were within one tick of the kernel's clock (1 to 10 ms) the order is not
-//! known: an answer that took less, or a client that asked again that quickly.
+//! known: an answer that took less, or a client that asked again that quickly. A server of TLS sends its session tickets after the
+//! request has come: what waits for its first answer looks idle then. One that was used again was idle.
 //!
 //! How long packets take to a client and back tells a path on which they queue ([`round_trips`]).
 //!
@@ -59,6 +60,8 @@ pub struct Clients {
     rests: Option<(u16, Instant)>,
     uploads: Uploads,
     round_trips: RoundTrips,
+    /// The bytes that had come in on those that were idle at the last reading, by their cookies.
+    idle_bytes: HashMap<[u8; 8], u64>,
     are_few: bool,
     /// Whether no client but this program was on this machine.
     are_remote: bool,
@@ -100,6 +103,7 @@ impl Clients {
         reading.push("clients.idle_count", count(RequestState::Idle));
         reading.push("clients.owed_count", count(RequestState::Owed));
         reading.push("clients.unsure_count", count(RequestState::Unsure));
+        reading.push_some("clients.used_again_count", self.used_again(&seen.all).map(|count| count as f64));
         let progress = seen.all.iter().filter_map(|connection| Some((connection.cookie, connection.bytes?)));
         reading.push_some(
             "clients.receiving_count",
@@ -115,6 +119,18 @@ impl Clients {
             None => {}
         }
         reading
+    }
+
+    /// How many of those that were idle at the last reading have been asked on since; `None` where none was.
+    fn used_again(&mut self, all: &[Connection]) -> Option<usize> {
+        let idle = all.iter().filter(|connection| connection.request == RequestState::Idle);
+        let idle = idle.filter_map(|connection| Some((connection.cookie, connection.received_bytes?)));
+        let before = std::mem::replace(&mut self.idle_bytes, idle.collect());
+        let has_more = |connection: &&Connection| {
+            let bytes = before.get(&connection.cookie).zip(connection.received_bytes);
+            bytes.is_some_and(|(then, now)| now > *then)
+        };
+        (!before.is_empty()).then(|| all.iter().filter(has_more).count())
     }
 
     /// What changes from second to second and is cheap, as long as there are few connections: the server's ends, and nobody's descriptors.
@@ -202,6 +218,8 @@ struct Connection {
     request: RequestState,
     /// The bytes that came in and that were sent and confirmed, while it was accepted and a request on it is not answered.
     bytes: Option<(u64, u64)>,
+    /// All that came in.
+    received_bytes: Option<u64>,
     /// Of a client on another machine: the others have no path to it.
     round_trip: Option<RoundTrip>,
 }
@@ -230,6 +248,7 @@ fn open_throughout(first: &ConnectionEnds, second: &ConnectionEnds) -> Vec<Conne
             sending: end.sending,
             request: RequestState::of(end),
             bytes: unanswered_bytes(end),
+            received_bytes: end.bytes.map(|(received, _)| received),
             round_trip: end
                 .round_trip_us
                 .filter(|_| !is_here)
@@ -348,6 +367,11 @@ impl Collector for Clients {
             gauge("clients.idle_count", INFO, last("<")),
             gauge("clients.owed_count", INFO, last(">")),
             gauge("clients.unsure_count", INFO, last("==")),
+            gauge(
+                "clients.used_again_count",
+                INFO,
+                "idle() { ss -tniH state established 'sport = :PORT' | awk '/^[^ \\t]/ {peer = $4} /lastsnd/ {split($0, s, \"lastsnd:\"); split($0, r, \"lastrcv:\"); split($0, b, \"bytes_received:\"); if (all || s[2] + 0 < r[2] + 0) print peer, b[2] + 0}' all=$1; }; a=$(idle 0 | tr '\\n' ' '); sleep 1; idle 1 | awk -v a=\"$a\" 'BEGIN {n = split(a, f); for (i = 1; i < n; i += 2) was[f[i]] = f[i + 1]} ($1 in was) && $2 > was[$1] {c++} END {print c + 0}'",
+            ),
             gauge(
                 "clients.receiving_count",
                 INFO,

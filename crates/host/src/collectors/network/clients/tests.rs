@@ -72,6 +72,29 @@ fn between_dear_readings_the_server_s_ends_tell_of_clients_elsewhere() {
 }
 
 #[test]
+fn one_that_was_idle_and_is_asked_on_again_is_kept() {
+    let mut clients = Clients::default();
+    let mut read = |bytes: &[(u8, u64)]| {
+        let connection = |(cookie, received): &(u8, u64)| {
+            let peer = format!("10.0.0.9:{}", 5000 + u16::from(*cookie));
+            End {
+                owes_answer: Some(*cookie == 1),
+                bytes: Some((*received, 700)),
+                ..end(*cookie, "10.0.0.1:80", &peer, true, 7)
+            }
+        };
+        let look = ConnectionEnds { servers: bytes.iter().map(connection).collect(), clients: vec![] };
+        let seen = PortConnections { all: open_throughout(&look, &look), others: None, left_count: 0 };
+        clients.reading_of(seen).value("clients.used_again_count")
+    };
+    assert_eq!(read(&[(1, 300), (3, 300), (4, 300)]), None, "none was read before");
+    assert_eq!(read(&[(1, 900), (3, 650), (4, 300)]), Some(1.0), "the first one waited");
+    assert_eq!(read(&[(5, 300), (6, 300)]), Some(0.0), "others have come in their place");
+    assert_eq!(read(&[]), Some(0.0));
+    assert_eq!(read(&[(5, 300)]), None);
+}
+
+#[test]
 fn whether_a_request_waits_is_told_by_what_came_last() {
     let state = |inode, sending, owes_answer| {
         let here = ([127, 0, 0, 1].into(), 80);
