@@ -16,7 +16,7 @@ pub(crate) const FACTS: [FactId; 9] = fact_ids! {
 };
 
 /// Modules that look at each request, or into each answer, at a cost of their own.
-const COSTLY: [&str; 8] = [
+pub(crate) const COSTLY: [&str; 8] = [
     "security2_module",
     "security3_module",
     "evasive20_module",

@@ -49,6 +49,9 @@ const MAKERS: [&str; 17] = [
     "wsgi",
 ];
 
+/// Those of them that pass requests on to programs that were started by others.
+const PASSING: [&str; 2] = ["jk", "proxy"];
+
 /// Handlers that send files.
 const FILE_HANDLERS: [&str; 4] = ["default-handler", "none", "type-map", "send-as-is"];
 
@@ -234,12 +237,18 @@ fn begins_with(path: &str, beginning: &str) -> bool {
 
 /// A loaded module that makes answers.
 fn content_module(service: &ServiceSnapshot) -> Option<String> {
-    let makes = |module: &&String| {
-        MAKERS.iter().any(|maker| {
-            module.strip_prefix(maker).is_some_and(|rest| rest.starts_with(['_', '5', '7', '8']))
-        })
-    };
+    let makes = |module: &&String| MAKERS.iter().any(|maker| is_module(module, maker));
     service.modules.iter().find(makes).map(|module| module.trim_end_matches("_module").to_owned())
+}
+
+/// Whether a loaded module makes answers in the server's own processes, or in children of these.
+pub(crate) fn makes_content_itself(service: &ServiceSnapshot) -> bool {
+    let makers = || MAKERS.iter().filter(|maker| !PASSING.contains(maker));
+    service.modules.iter().any(|module| makers().any(|maker| is_module(module, maker)))
+}
+
+fn is_module(module: &str, maker: &str) -> bool {
+    module.strip_prefix(maker).is_some_and(|rest| rest.starts_with(['_', '5', '7', '8']))
 }
 
 /// The backend that did most of the work, if it did much of it.

@@ -95,6 +95,22 @@ pub fn prepare(
     Ok(preparation.into())
 }
 
+/// The services that were seen; where one of them has ended, those that are left with what is found now: each reload gives PHP-FPM another
+/// main process.
+pub fn still_there(
+    seen: Vec<ServiceSnapshot>,
+    is_running: impl Fn(u32) -> bool,
+    find: impl FnOnce() -> Result<Vec<ServiceSnapshot>>,
+) -> Result<Vec<ServiceSnapshot>> {
+    let seen_count = seen.len();
+    let mut left: Vec<ServiceSnapshot> = seen.into_iter().filter(|service| is_running(service.pid)).collect();
+    if left.is_empty() || left.len() < seen_count {
+        let known: Vec<u32> = left.iter().map(|service| service.pid).collect();
+        left.extend(find()?.into_iter().filter(|service| !known.contains(&service.pid)));
+    }
+    Ok(left)
+}
+
 /// Limits of the processes of a service, and what they may use.
 fn prepare_limits(service: &ServiceSnapshot, changes: &[SettingChange]) -> Result<Prepared> {
     if changes.iter().any(is_resource) {
@@ -245,5 +261,30 @@ fn of_service(
     match programs.tunable(name) {
         Some(service) => service.prepare(front, changes),
         None => Ok(services::only_observed(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_ended_is_looked_for_again() {
+        let services = |pids: &[u32]| -> Vec<ServiceSnapshot> {
+            pids.iter().map(|pid| ServiceSnapshot { pid: *pid, ..ServiceSnapshot::default() }).collect()
+        };
+        for (seen, found, expected) in [
+            (&[33, 61][..], &[33][..], &[33, 61][..]),
+            (&[241, 61], &[33, 61], &[61, 33]),
+            // A site without load may not be connected to its database.
+            (&[241, 61], &[33], &[61, 33]),
+            (&[], &[33], &[33]),
+        ] {
+            let left = still_there(services(seen), |pid| pid != 241, || Ok(services(found))).unwrap();
+            assert_eq!(left.iter().map(|service| service.pid).collect::<Vec<_>>(), expected, "{seen:?}");
+        }
+        let refused = || Err(UserError::usage("no"));
+        assert!(still_there(services(&[33]), |_| true, refused).is_ok(), "nothing is read in vain");
+        assert!(still_there(services(&[33]), |_| false, refused).is_err());
     }
 }

@@ -418,11 +418,11 @@ impl Worker {
             None => topology.services().cloned().collect::<Vec<_>>(),
         };
         // What was seen while it was observed: a site without load may not be connected to its backends.
-        let seen = self.watch.as_ref().map(|watch| all(watch.watched().topology()));
+        let seen = self.watch.as_ref().map_or(vec![], |watch| all(watch.watched().topology()));
+        let is_running = |pid| ProcessName::of(pid).is_some_and(ProcessName::is_alive);
         let mut backends = || {
-            let seen = seen.clone().filter(|seen| !seen.is_empty());
-            let look = || Ok(all(&self.host.topology(port, &self.access)?));
-            Ok((seen.map_or_else(look, Ok)?, self.access.clone()))
+            let find = || Ok(all(&self.host.topology(port, &self.access)?));
+            Ok((targets::still_there(seen.clone(), is_running, find)?, self.access.clone()))
         };
         let prepared = targets::prepare(self.host.as_ref(), (&front, is_private), changes, &mut backends)?;
         if let Preparation::Plan(plan) = &prepared.preparation {

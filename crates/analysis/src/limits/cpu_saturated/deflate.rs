@@ -1,8 +1,9 @@
 //! When compressing responses saturates the CPUs, at a level that is expensive for little gain.
 
-use crate::facts::Facts;
-use crate::resources::file_cost::file_cost;
-use crate::resources::request_cost::plain_file_us;
+use crate::facts::{FactId, Facts};
+use crate::resources::file_cost::{COSTLY, file_cost};
+use crate::resources::request_cost::{self, plain_file_us};
+use crate::resources::site_profile;
 use crate::settings::effective::{self, RequestTarget};
 use crate::wording::format_time;
 use webdyno_model::change::ApplyClass;
@@ -24,12 +25,43 @@ const COMPRESSED_MIN: f64 = 0.5;
 const EXCESS_MIN: f64 = 0.5;
 /// Compression is the program's own work: where the kernel has more of it than this, it is not that.
 const KERNEL_SHARE_MAX: f64 = 0.5;
+/// Connections that are kept need few handshakes of TLS.
+const KEPT_FRACTION_MIN: f64 = 0.9;
 /// How unsure it may be that nothing else costs the time.
 const DOUBT_MAX: f64 = 0.2;
 
-/// A lower level, where Apache sends files, compresses them at a high one, and spends most of its time in the program itself.
+/// What handing a request on to a program of another process costs Apache, at most; and so many times as much as all that is more than
+/// anything else that it does.
+const HANDED_ON_US: f64 = 500.0;
+const HANDED_ON_TIMES_MIN: f64 = 5.0;
+
+/// A lower level, where Apache compresses at a high one, and spends most of its time in the program itself: where it sends files, or hands
+/// requests on to programs that take their CPU time themselves.
 pub(crate) fn remedy(facts: &Facts) -> Option<Remedy> {
     let level = high_level(facts)?;
+    of_files(facts, level).or_else(|| of_front(facts, level))
+}
+
+fn of_front(facts: &Facts, level: i64) -> Option<Remedy> {
+    let service = facts.service.as_ref()?;
+    let is_costly = |module: &String| COSTLY.contains(&module.as_str());
+    let does_more = site_profile::makes_content_itself(service) || service.modules.iter().any(is_costly);
+    let are_kept = site_profile::reused(facts).is_some_and(|reused| reused >= KEPT_FRACTION_MIN);
+    let work = request_cost::request_cost(facts).filter(|work| work.is_observed && !does_more)?;
+    let (system, user) = facts.value(FactId::cpu_system_cores).zip(facts.value(FactId::cpu_user_cores))?;
+    let plain_us = plain_file_us(facts) + HANDED_ON_US;
+    let is_compressing = system <= KERNEL_SHARE_MAX * (system + user)
+        && (are_kept || site_profile::is_tls(facts) == Some(false))
+        && work.request_us >= HANDED_ON_TIMES_MIN * plain_us;
+    let why = format!(
+        "of {} CPU time per request in Apache's own processes, handing it on takes at most {}: the rest compresses, at level {level}",
+        format_time(work.request_us),
+        format_time(plain_us)
+    );
+    is_compressing.then(|| lower(level, LEVEL, why))
+}
+
+fn of_files(facts: &Facts, level: i64) -> Option<Remedy> {
     let files = file_cost(facts).filter(|files| files.doubt <= DOUBT_MAX)?;
     files.kernel_share.filter(|kernel| *kernel <= KERNEL_SHARE_MAX)?;
     let (request_us, plain_us) = (files.beside_tls_us(), plain_file_us(facts));
@@ -87,7 +119,6 @@ fn lower(level: i64, to: i64, why: String) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::FactId;
     use crate::facts::testing::facts;
 
     #[test]
@@ -115,6 +146,34 @@ mod tests {
             let lowered = sampled_remedy(&facts, share).and_then(|remedy| remedy.to);
             assert_eq!(lowered, to.map(SettingValue::Integer), "{level} at {share}");
         }
+    }
+
+    #[test]
+    fn in_front_of_php_what_its_own_processes_take_is_compressing() {
+        let of = |us: f64, system: f64, module: &str, reused: f64| {
+            let values = [
+                (FactId::service_cpu_cores, 0.9),
+                (FactId::cores, 1.0),
+                (FactId::cpu_busy_fraction, 1.0),
+                (FactId::cpu_per_request_us, us),
+                (FactId::cpu_system_cores, system),
+                (FactId::cpu_user_cores, 1.0 - system),
+                (FactId::answer_bytes_mean, 60_000.0),
+                (FactId::connections_reused_fraction, reused),
+            ];
+            let mut facts = facts(&values, &[("DeflateCompressionLevel", 9)]);
+            facts.service.as_mut().unwrap().modules = vec!["deflate_module".into(), module.into()];
+            let target = RequestTarget::of("https://h/a.php").unwrap();
+            facts.request_targets = vec![RequestTarget { share: 1.0, compressed: true, ..target }];
+            remedy(&facts).and_then(|remedy| remedy.to)
+        };
+        let lowered = Some(SettingValue::Integer(6));
+        assert_eq!(of(6_000.0, 0.1, "proxy_fcgi_module", 0.99), lowered);
+        assert_eq!(of(1_500.0, 0.1, "proxy_fcgi_module", 0.99), None, "as much as handing it on");
+        assert_eq!(of(6_000.0, 0.8, "proxy_fcgi_module", 0.99), None, "the kernel's work");
+        assert_eq!(of(6_000.0, 0.1, "php_module", 0.99), None, "PHP's own");
+        assert_eq!(of(6_000.0, 0.1, "security2_module", 0.99), None, "rules");
+        assert_eq!(of(6_000.0, 0.1, "proxy_fcgi_module", 0.0), None, "handshakes");
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub const LIMIT: Limit = Limit {
             ahead_backend_cpu_cores, ahead_database_scanned_rows_per_s, ahead_database_selects_per_s,
             ahead_group_cores, ahead_group_cpu_cores, ahead_group_quota_cores, answer_bytes_mean,
             backend_cpu_cores, backend_cpus_allowed, client_cpu_cores, connections_reused_fraction, core_usable, cores, cpu_busy_fraction, cpu_per_request_us,
-            cpu_steal_fraction, db_connections_limit, db_cpu_cores, db_files_limit, db_statements_per_s,
+            cpu_steal_fraction, cpu_system_cores, cpu_user_cores, db_connections_limit, db_cpu_cores, db_files_limit, db_statements_per_s,
             db_table_cache_limit, db_tables_open, db_tables_opened_per_s, failed_fraction, fpm_queue_mean,
             offered_rate, opcache_enabled, opcache_hits_per_s, php_script_fraction, processor_time_fraction, rate, rate_ci95_fraction, response_time_mean_us,
         },

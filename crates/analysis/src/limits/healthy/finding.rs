@@ -27,6 +27,7 @@ const MEMORY_FULL_FRACTION_ALONE_MAX: f64 = 0.1;
 const FULL_FRACTION_MAX: f64 = 0.2;
 /// With a shorter queue than this nobody waits when all workers are busy.
 const EMPTY_QUEUE_MAX: f64 = 0.5;
+const EMPTY_QUEUE_FRACTION_MAX: f64 = 0.01;
 
 /// Of responses that take long nobody knows whether they would take as long alone, nor where the time goes.
 const CONFIDENCE_UNEXPLAINED: f64 = 0.5;
@@ -109,9 +110,12 @@ fn has_room(facts: &Facts, busy: f64) -> bool {
 }
 
 fn memory_full_fraction_max(facts: &Facts) -> f64 {
+    if takes_as_long_as_alone(facts) { MEMORY_FULL_FRACTION_ALONE_MAX } else { MEMORY_FULL_FRACTION_MAX }
+}
+
+fn takes_as_long_as_alone(facts: &Facts) -> bool {
     let times = facts.value(FactId::response_time_mean_us).zip(facts.value(FactId::response_time_alone_us));
-    let is_as_alone = times.is_some_and(|(usual, alone)| usual <= INFLATION_UNNOTICED * alone);
-    if is_as_alone { MEMORY_FULL_FRACTION_ALONE_MAX } else { MEMORY_FULL_FRACTION_MAX }
+    times.is_some_and(|(usual, alone)| usual <= INFLATION_UNNOTICED * alone)
 }
 
 /// Whether responses take no longer than that of a request alone: many short tasks at a core that has room wait for each other now
@@ -127,9 +131,12 @@ fn stalled_share(facts: &Facts, pressure: [FactId; 2]) -> Option<f64> {
     pressure.into_iter().filter_map(|name| facts.value(name)).reduce(f64::min)
 }
 
-/// Whether all workers are busy and just enough: as many clients as workers, and none of them queues.
+/// Whether all workers are busy and just enough: as many clients as workers, and none of them queues, or next to none of many where
+/// requests take as long as one that is alone.
 fn has_no_queue(facts: &Facts) -> bool {
-    facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < EMPTY_QUEUE_MAX)
+    let many = facts.value(FactId::in_flight_mean).filter(|_| takes_as_long_as_alone(facts));
+    let most = many.map_or(EMPTY_QUEUE_MAX, |count| EMPTY_QUEUE_MAX.max(EMPTY_QUEUE_FRACTION_MAX * count));
+    facts.value(FactId::accept_queue_mean).is_some_and(|queue| queue < most)
         && facts.value(FactId::status_unanswered_fraction).is_some_and(|unanswered| unanswered == 0.0)
 }
 
@@ -229,6 +236,25 @@ mod tests {
             let mut facts = facts(&HEALTHY, &[]);
             facts.goal = Some(goal);
             assert_eq!(check(&facts).is_some(), healthy, "{goal}");
+        }
+    }
+
+    // A hundred clients that have a hundred workers.
+    #[test]
+    fn next_to_none_that_queues_of_many_is_none() {
+        for (queue, alone_us, healthy) in
+            [(0.6, 200_000.0, true), (1.2, 200_000.0, false), (0.6, 150_000.0, false)]
+        {
+            let seen = [
+                (FactId::scoreboard_full_fraction, 0.8),
+                (FactId::status_unanswered_fraction, 0.0),
+                (FactId::in_flight_mean, 100.0),
+                (FactId::accept_queue_mean, queue),
+                (FactId::response_time_first_us, 190_000.0),
+                (FactId::response_time_mean_us, 192_000.0),
+                (FactId::response_time_alone_us, alone_us),
+            ];
+            assert_eq!(is_healthy(&seen), healthy, "{queue} {alone_us}");
         }
     }
 

@@ -134,25 +134,44 @@ fn more_of_the_machine(facts: &Facts) -> Option<Remedy> {
 
 fn fewer_workers(facts: &Facts) -> Option<Remedy> {
     let now = facts.value(FactId::workers_limit).or_else(|| facts.setting("MaxRequestWorkers"))?;
-    let fits = memory_pressure::workers_that_fit(facts)?;
+    let (by_size, by_kills) = (memory_pressure::workers_that_fit(facts), half_of_killed(facts));
+    let fits = [by_size, by_kills].into_iter().flatten().reduce(f64::min)?;
     if !facts.is_service("apache") || fits >= now || fits < 1.0 {
         return None;
     }
+    let why = if by_kills == Some(fits) {
+        format!(
+            "the kernel killed workers before they had the memory that they need: {}, half of those that worked then",
+            format_number(fits)
+        )
+    } else {
+        format!(
+            "a {} costs {} of its own, so {} workers fit, with a reserve of 10%",
+            if facts.threads_per_process() > 1.0 { "process of workers" } else { "worker" },
+            facts.value(FactId::worker_private_mean_bytes).map_or("an unknown amount".into(), format_bytes),
+            format_number(fits)
+        )
+    };
     Some(Remedy {
         setting: SettingId::of_service("apache", "MaxRequestWorkers"),
         from: Some(SettingValue::Integer(now as i64)),
         to: Some(SettingValue::Integer(fits as i64)),
         class: ApplyClass::Reload,
         risk: "fewer concurrent requests: the others wait in the accept queue".into(),
-        why: format!(
-            "a {} costs {} of its own, so {} workers fit, with a reserve of 10%",
-            if facts.threads_per_process() > 1.0 { "process of workers" } else { "worker" },
-            facts.value(FactId::worker_private_mean_bytes).map_or("an unknown amount".into(), format_bytes),
-            format_number(fits)
-        ),
+        why,
         predicted: None,
         together_with: vec![],
     })
+}
+
+/// Half of those that worked when the kernel killed some of them, which is a bound where sizes mislead: who is ended before it has what it
+/// needs is never seen as large as it would be.
+fn half_of_killed(facts: &Facts) -> Option<f64> {
+    memory_evidence::oom_kills(facts)?;
+    let all = facts.value(FactId::service_processes_mean).map(|count| count * facts.threads_per_process());
+    let busy = [facts.value(FactId::workers_busy_mean), facts.value(FactId::in_flight_mean), all];
+    let busy = busy.into_iter().flatten().reduce(f64::min)?;
+    Some((busy / 2.0).floor().max(1.0))
 }
 
 fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
@@ -207,6 +226,22 @@ mod tests {
         // (50 + 850 + 400 - 400 swapped - 100 reserve) MB / (2 + 400/400) MB
         assert_eq!(finding.remedies[0].to, Some(SettingValue::Integer(266)));
         assert_eq!(finding.explains_fraction, Some(0.4));
+    }
+
+    #[test]
+    fn where_workers_are_killed_half_of_those_that_worked_is_a_bound() {
+        let killed = |changes: &[(FactId, f64)]| {
+            let values = with_changes(&THRASHING, &[&[(FactId::group_oom_kills, 3.0)], changes].concat());
+            check(&facts(&values, &[("MaxRequestWorkers", 400)])).unwrap().remedies[0].to.clone()
+        };
+        assert_eq!(killed(&[]), Some(SettingValue::Integer(200)), "of 400 processes");
+        assert_eq!(killed(&[(FactId::in_flight_mean, 13.0)]), Some(SettingValue::Integer(6)));
+        assert_eq!(killed(&[(FactId::in_flight_mean, 1.2)]), Some(SettingValue::Integer(1)));
+        // Their size is the tighter bound: 50 MB are left of 1000.
+        assert_eq!(
+            killed(&[(FactId::worker_private_mean_bytes, 9e6), (FactId::in_flight_mean, 390.0)]),
+            Some(SettingValue::Integer(80))
+        );
     }
 
     #[test]

@@ -21,7 +21,8 @@
 //! Allow fewer of those that hold the memory: `MaxRequestWorkers`, or `pm.max_children` of the PHP-FPM pool, to (available
 //! memory + what they hold now - a reserve of a tenth) / what one more of them costs, its swapped parts included. The true size
 //! of a worker is its share (PSS), not its resident size: the latter counts shared pages once per process. More of them fit if
-//! they share more: code and data that the parent loads before it forks. Then more memory, if the rate is not sufficient.
+//! they share more: code and data that the parent loads before it forks. Where the kernel killed some, no more than half of those that
+//! worked then: who is killed is never seen as large as it would have been. Then more memory, if the rate is not sufficient.
 //!
 //! ## By hand
 //! `vmstat 1` (si, so), `cat /proc/pressure/memory`, `cat /proc/PID/smaps_rollup`, `dmesg | grep -i 'killed process'`; of a
@@ -42,13 +43,13 @@ pub const LIMIT: Limit = Limit {
         ahead_fpm_busy_mean, ahead_fpm_child_bytes, ahead_fpm_processes_max, brake_limit, brake_reading,
         database_resident_max_bytes, failed_fraction, group_anonymous_refaults_per_s,
         group_file_refaults_per_s, group_limit_hits_per_s, group_memory_used_max_bytes, group_oom_kills,
-        group_swap_limit_hits_per_s, group_swap_used_max_bytes, memory_available_min_bytes,
+        group_swap_limit_hits_per_s, group_swap_used_max_bytes, in_flight_mean, memory_available_min_bytes,
         memory_limit_bytes, memory_total_bytes, memory_used_in_limit_max_bytes, oom_kills, pool_child_largest_bytes,
         pool_children_killed, pool_children_max, pool_children_mean, pool_memory_max_bytes,
         pool_memory_mean_bytes, pool_swap_mean_bytes, pressure_group_memory_full_fraction,
         pressure_memory_full_fraction, rate, refaults_per_s, service_processes_fell_max,
         service_processes_mean, swapped_in_pages_per_s, swapped_out_pages_per_s, worker_memory_sum_bytes,
-        worker_private_mean_bytes, worker_swap_sum_bytes, workers_limit,
+        worker_private_mean_bytes, worker_swap_sum_bytes, workers_busy_mean, workers_limit,
     }],
     causes: &[
         LimitId::CpuSaturated,
