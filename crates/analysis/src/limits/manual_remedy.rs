@@ -19,6 +19,12 @@ pub(crate) fn manual(setting: SettingId, risk: &str, why: impl Into<String>) -> 
     }
 }
 
+/// Of a database that does not let webdyno in: how it would, and what it then tells.
+pub(crate) fn database_account(setting: &str, risk: &str, then: &str) -> Remedy {
+    let why = format!("let webdyno into the database (as root, or by --db-option-file): it then {then}");
+    manual(SettingId::of_service("mariadb", setting), risk, why)
+}
+
 /// A setting of the kernel to a number.
 pub(crate) fn sysctl(setting: &str, from: Option<f64>, to: f64, risk: &str, why: String) -> Remedy {
     let number = |value: f64| SettingValue::Integer(value as i64);

@@ -69,6 +69,12 @@ fn tls_share(facts: &Facts) -> Option<f64> {
     Some(share.min(TLS_SHARE_MAX))
 }
 
+/// Whether a fifth of the work may be lines of the error log.
+pub(crate) fn logs_much(facts: &Facts, work: &RequestCost) -> bool {
+    let logged = facts.value(FactId::error_log_lines_per_s).unwrap_or(0.0) * LINE_US / 1e6;
+    logged >= 0.2 * work.cores
+}
+
 /// The work of a server that sends files: `None` when its processors have room, or when programs make the answers.
 pub fn file_cost(facts: &Facts) -> Option<FileCost> {
     let service = facts.service.as_ref().filter(|service| service.service == "apache")?;
@@ -94,8 +100,7 @@ pub fn file_cost(facts: &Facts) -> Option<FileCost> {
     {
         doubt += 0.3;
     }
-    let logged = facts.value(FactId::error_log_lines_per_s).unwrap_or(0.0) * LINE_US / 1e6;
-    if logged >= 0.2 * work.cores {
+    if logs_much(facts, &work) {
         doubt += 0.4;
     }
     let kernel = facts.value(FactId::cpu_system_cores).zip(facts.value(FactId::cpu_user_cores));

@@ -2,6 +2,7 @@
 
 use crate::change::seams::services::Programs;
 use crate::discovery::unprivileged;
+use crate::os::procfs;
 use crate::services::value_holder::ValueHolder;
 use crate::services::{self, UNKNOWN, sysctl};
 use crate::services::{Tunable, apache, listen_backlog, mariadb, php_fpm, process_limit, resource_control};
@@ -57,7 +58,11 @@ pub fn prepare(
     }
     let preparation = match &first.setting.target {
         Target::Service(name) if name == mariadb::NAME && *name != front.service => {
-            return if is_private { kept_out("the database") } else { of_database(changes, backends) };
+            return if is_private {
+                kept_out("the database")
+            } else {
+                of_database(changes, backends, &procfs::may_inspect)
+            };
         }
         Target::Service(name) if name == php_fpm::NAME && *name != front.service => {
             return if is_private { kept_out("PHP-FPM") } else { of_php_fpm(changes, backends) };
@@ -185,6 +190,7 @@ fn other_host_hint(seen_count: usize, role: &str) -> Option<String> {
 fn of_database(
     changes: &[SettingChange],
     backends: &mut dyn FnMut() -> Result<(Vec<ServiceSnapshot>, Access)>,
+    may_inspect: &dyn Fn(u32) -> bool,
 ) -> Result<Prepared> {
     let (found, access) = backends()?;
     let databases: Vec<_> = found.iter().filter(|service| service.service == mariadb::NAME).collect();
@@ -192,6 +198,11 @@ fn of_database(
         let why = format!("{} databases are seen behind the server, and one is needed", databases.len());
         return Ok(Preparation::NotPreparable { why, hint: other_host_hint(databases.len(), "db") }.into());
     };
+    // Who may not look into it has an account there at most, and may have taken it for the site's by a guess.
+    if !may_inspect(database.pid) {
+        let why = format!("whether the site asks the database, process {}, cannot be seen", database.pid);
+        return Ok(Preparation::NotPreparable { why, hint: Some(listeners::NEEDS_RIGHTS.into()) }.into());
+    }
     let (preparation, server) = mariadb::prepare::prepare(database, &access, changes)?;
     Ok(Prepared { holders: server.map(ValueHolder::Database).into_iter().collect(), ..preparation.into() })
 }
@@ -283,8 +294,24 @@ mod tests {
             let left = still_there(services(seen), |pid| pid != 241, || Ok(services(found))).unwrap();
             assert_eq!(left.iter().map(|service| service.pid).collect::<Vec<_>>(), expected, "{seen:?}");
         }
-        let refused = || Err(UserError::usage("no"));
+        let refused = || Err(UserError::cannot_run("no"));
         assert!(still_there(services(&[33]), |_| true, refused).is_ok(), "nothing is read in vain");
         assert!(still_there(services(&[33]), |_| false, refused).is_err());
+    }
+
+    // With an account there webdyno could set its variables; whether it is the site's own is a guess.
+    #[test]
+    fn a_database_that_may_be_another_s_is_not_changed() {
+        let wanted = SettingChange {
+            setting: webdyno_model::setting::SettingId::of_service("mariadb", "max_connections"),
+            to: webdyno_model::service::SettingValue::Integer(200),
+        };
+        let database =
+            ServiceSnapshot { service: mariadb::NAME.into(), pid: 61, ..ServiceSnapshot::default() };
+        let mut backends = || Ok((vec![database.clone()], Access::default()));
+        let prepared = of_database(&[wanted], &mut backends, &|_| false).unwrap();
+        let Preparation::NotPreparable { why, hint } = prepared.preparation else { panic!("{prepared:?}") };
+        assert_eq!(why, "whether the site asks the database, process 61, cannot be seen");
+        assert!(hint.unwrap().contains("sudo") && prepared.holders.is_empty());
     }
 }

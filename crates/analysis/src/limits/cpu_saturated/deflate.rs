@@ -1,7 +1,7 @@
 //! When compressing responses saturates the CPUs, at a level that is expensive for little gain.
 
 use crate::facts::{FactId, Facts};
-use crate::resources::file_cost::{COSTLY, file_cost};
+use crate::resources::file_cost::{COSTLY, file_cost, logs_much};
 use crate::resources::request_cost::{self, plain_file_us};
 use crate::resources::site_profile;
 use crate::settings::effective::{self, RequestTarget};
@@ -47,7 +47,8 @@ fn of_front(facts: &Facts, level: i64) -> Option<Remedy> {
     let is_costly = |module: &String| COSTLY.contains(&module.as_str());
     let does_more = site_profile::makes_content_itself(service) || service.modules.iter().any(is_costly);
     let are_kept = site_profile::reused(facts).is_some_and(|reused| reused >= KEPT_FRACTION_MIN);
-    let work = request_cost::request_cost(facts).filter(|work| work.is_observed && !does_more)?;
+    let work = request_cost::request_cost(facts)
+        .filter(|work| work.is_observed && !does_more && !logs_much(facts, work))?;
     let (system, user) = facts.value(FactId::cpu_system_cores).zip(facts.value(FactId::cpu_user_cores))?;
     let plain_us = plain_file_us(facts) + HANDED_ON_US;
     let is_compressing = system <= KERNEL_SHARE_MAX * (system + user)

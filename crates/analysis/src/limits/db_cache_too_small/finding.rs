@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::healthy::response_time::slower_than_alone;
-use crate::limits::manual_remedy::manual;
+use crate::limits::manual_remedy::{database_account, manual};
 use crate::limits::working_set_exceeds_memory;
 use crate::limits::working_set_exceeds_memory::finding::sent_bytes_per_s;
 use crate::resources::{concurrency, memory_evidence, memory_pressure, processors, setting_source};
@@ -72,11 +72,7 @@ fn without_status(facts: &Facts) -> Option<Finding> {
             pressure_group_io_some_fraction, pressure_io_some_fraction, db_clients_mean, db_cpu_cores,
             response_time_mean_us, response_time_alone_us, rate,
         }),
-        remedies: vec![manual(
-            SettingId::of_service("mariadb", "innodb_buffer_pool_size"),
-            "memory",
-            "let webdyno into the database (as root, or by --db-option-file): it then tells what the pool lacks",
-        )],
+        remedies: vec![database_account("innodb_buffer_pool_size", "memory", "tells what the pool lacks")],
     })
 }
 

@@ -4,7 +4,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::db_slow_queries::finding::busiest_statement;
 use crate::limits::healthy::response_time::slower_than_alone;
-use crate::limits::manual_remedy::manual;
+use crate::limits::manual_remedy::{database_account, manual};
 use crate::resources::{concurrency, memory_evidence, processors, setting_source};
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
@@ -82,10 +82,10 @@ fn without_status(facts: &Facts) -> Option<Finding> {
             db_clients_mean, db_cpu_cores, cpu_busy_fraction, pressure_group_io_some_fraction,
             pressure_io_some_fraction, in_flight_mean, response_time_mean_us, response_time_alone_us, rate, ended_per_s,
         }),
-        remedies: vec![manual(
-            SettingId::of_service("mariadb", "transactions"),
+        remedies: vec![database_account(
+            "transactions",
             "none",
-            "let webdyno into the database (as root, or by --db-option-file): it then tells what is waited for; or look at SHOW FULL PROCESSLIST under load",
+            "tells what is waited for; or look at SHOW FULL PROCESSLIST under load",
         )],
     })
 }

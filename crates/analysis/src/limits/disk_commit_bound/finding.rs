@@ -3,7 +3,7 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::healthy::response_time::slower_than_alone;
-use crate::limits::manual_remedy::manual;
+use crate::limits::manual_remedy::{database_account, manual};
 use crate::resources::{concurrency, processors, setting_source};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -47,6 +47,7 @@ fn without_status(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
+    let account = database_account("account", "none", "tells how many statements commit at a time");
     Some(Finding {
         id: LimitId::DiskCommitBound.into(),
         summary: format!(
@@ -61,16 +62,8 @@ fn without_status(facts: &Facts) -> Option<Finding> {
             pressure_io_some_fraction, db_clients_mean, db_cpu_cores, cpu_busy_fraction, response_time_mean_us,
             response_time_alone_us, rate,
         }),
-        remedies: std::iter::once(account_remedy()).chain(remedies(facts)).collect(),
+        remedies: std::iter::once(account).chain(remedies(facts)).collect(),
     })
-}
-
-fn account_remedy() -> Remedy {
-    manual(
-        SettingId::of_service("mariadb", "account"),
-        "none",
-        "let webdyno into the database (as root, or by --db-option-file): it then tells how many statements commit at a time",
-    )
 }
 
 fn by_status(facts: &Facts) -> Option<Finding> {

@@ -27,6 +27,7 @@
 pub(crate) mod finding;
 mod hidden_queues;
 pub(crate) mod response_time;
+mod room;
 
 use crate::facts::fact_ids;
 use crate::limits::{Limit, LimitId};

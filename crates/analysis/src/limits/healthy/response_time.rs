@@ -59,6 +59,13 @@ pub(super) fn responds_well(facts: &Facts) -> bool {
         && keeps_up(facts) != Some(false)
 }
 
+/// Whether nothing is answered at all, although something is asked for.
+pub(super) fn has_no_responses(facts: &Facts) -> bool {
+    let requested =
+        facts.loaded || facts.value(FactId::in_flight_mean).is_some_and(|in_flight| in_flight >= 1.0);
+    requested && facts.value(FactId::rate).is_some() && facts.ended_per_s().is_none()
+}
+
 /// Whether it is known where the time goes, or responses take as long as one that is alone: else nobody knows whether they waited.
 pub(super) fn is_explained(facts: &Facts) -> bool {
     if !facts.loaded || facts.value(FactId::response_time_alone_us).is_some() {

@@ -291,11 +291,11 @@ impl Survey<'_> {
         let by = by.to_owned();
         let server = view.listening_as(self.own_space.unwrap_or(0), &by, None);
         self.link(from, &Contact { by, server, remote: None }, None, view);
-        let warning = "that the site asks this database is a guess: it is the only one of this machine, and webdyno may not see who is connected to it";
-        let known = self.found.get_mut(&database).map(|known| &mut known.snapshot.warnings);
-        if let Some(warnings) = known.filter(|all| !all.iter().any(|one| one == warning)) {
-            warnings.push(warning.to_owned());
-        }
+        let why = format!(
+            "who is connected to the database, process {database}, cannot be seen: that the site asks it is a guess, as it \
+             is the only one of this machine"
+        );
+        self.lack("database", &why, NEEDS_RIGHTS);
     }
 
     /// What runs PHP: a service of its own, else the front itself.
