@@ -83,15 +83,7 @@ pub fn prepare(
         }
         Target::ProcessLimit(name) => {
             let behind = if *name == front.service { vec![] } else { backends()?.0 };
-            let mut all = std::iter::once(front).chain(&behind).filter(|service| service.service == *name);
-            let (Some(service), None) = (all.next(), all.next()) else {
-                let why = format!("there is not just one {name} whose limits could be raised");
-                return Ok(Preparation::not_preparable(why).into());
-            };
-            if let Some(error) = foreign_namespace::refusal(service) {
-                return Ok(Preparation::from(error).into());
-            }
-            return prepare_limits(service, changes);
+            return of_the_only(name, std::iter::once(front).chain(&behind), changes);
         }
         Target::Hardware | Target::Application | Target::Generator | Target::External(_) => {
             Preparation::not_preparable(format!("webdyno does not change the {}", first.setting.full_name()))
@@ -114,6 +106,23 @@ pub fn still_there(
         left.extend(find()?.into_iter().filter(|service| !known.contains(&service.pid)));
     }
     Ok(left)
+}
+
+/// The limits of the one service of this name.
+fn of_the_only<'a>(
+    name: &str,
+    all: impl Iterator<Item = &'a ServiceSnapshot>,
+    changes: &[SettingChange],
+) -> Result<Prepared> {
+    let mut all = all.filter(|service| service.service == name);
+    let (Some(service), None) = (all.next(), all.next()) else {
+        let why = format!("there is not just one {name} whose limits could be raised");
+        return Ok(Preparation::not_preparable(why).into());
+    };
+    match foreign_namespace::refusal(service) {
+        Some(error) => Ok(Preparation::from(error).into()),
+        None => prepare_limits(service, changes),
+    }
 }
 
 /// Limits of the processes of a service, and what they may use.

@@ -20,10 +20,10 @@ const CANDIDATES_COUNT_MAX: usize = 64;
 /// The snapshot of who probably listens on a port, or of an unknown service.
 pub fn snapshot(hidden: &Hidden) -> ServiceSnapshot {
     let port = hidden.port;
-    let listeners: Vec<_> =
-        candidates(hidden).filter(|(pid, service)| service.listens_on(*pid, port) == Some(true)).collect();
-    let [(pid, service)] = listeners[..] else {
-        return unknown(hidden, listeners.iter().map(|(pid, _)| *pid).collect());
+    let all = candidates(hidden).map(HiddenServer::of);
+    let listeners: Vec<HiddenServer> = all.filter(|server| server.listens_on(port)).collect();
+    let [HiddenServer { pid, service, .. }] = listeners[..] else {
+        return unknown(hidden, listeners.iter().map(|server| server.pid).collect());
     };
     let Ok(mut snapshot) = service.snapshot(pid, port) else {
         return unknown(hidden, vec![pid]);
@@ -49,13 +49,23 @@ pub struct HiddenServer {
     listens: Option<Vec<String>>,
 }
 
+impl HiddenServer {
+    fn of((pid, service): (u32, &'static dyn Observe)) -> Self {
+        let listens = service.backend(pid).map(|read| read.map_or(vec![], |backend| backend.listens));
+        Self { pid, service, listens }
+    }
+
+    fn listens_on(&self, port: u16) -> bool {
+        match &self.listens {
+            Some(listens) => listens.iter().flat_map(|at| addresses(at)).any(|one| one.port() == port),
+            None => self.service.listens_on(self.pid, port) == Some(true),
+        }
+    }
+}
+
 /// All of them. Reading a configuration may start a program, so that it is done once.
 pub fn hidden_servers() -> Vec<HiddenServer> {
-    let read = |(pid, service): (u32, &'static dyn Observe)| {
-        let listens = service.backend(pid).map(|read| read.map_or(vec![], |backend| backend.listens));
-        HiddenServer { pid, service, listens }
-    };
-    unseen_programs(|_| true).map(read).collect()
+    unseen_programs(|_| true).map(HiddenServer::of).collect()
 }
 
 /// The database that is the only one of this machine, containers included, if we may not look into it; and where it listens.
@@ -89,7 +99,7 @@ pub fn server_at(by: &str, among: &[HiddenServer]) -> Option<u32> {
     let wanted = addresses(by);
     let listens = |server: &&HiddenServer| match &server.listens {
         Some(listens) => listens.iter().any(|at| is_same(at, by)),
-        None => wanted.iter().any(|one| server.service.listens_on(server.pid, one.port()) == Some(true)),
+        None => wanted.iter().any(|one| server.listens_on(one.port())),
     };
     only(among.iter().filter(listens).map(|server| server.pid))
 }

@@ -5,7 +5,8 @@
 
 use crate::ports::free_port;
 use crate::programs::Program;
-use crate::skip::skip;
+use crate::skip::{needs, skip};
+use crate::unprivileged::{UNPRIVILEGED, as_nobody};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -44,7 +45,8 @@ impl Server {
     /// ROOT and PORT in the configuration stand for its directory and its port, CONF in the arguments for the file.
     fn start(program: &str, arguments: &[&str], config: &str) -> Self {
         let (root, port) = (tempfile::tempdir().unwrap(), free_port());
-        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // Servers that become another user write their logs there.
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let place = root.path().to_string_lossy().into_owned();
         let file = format!("{place}/server.conf");
         fs::write(root.path().join("index.html"), "hello").unwrap();
@@ -88,7 +90,7 @@ fn check_commands(collector: &mut dyn Collector, reading: &Reading, url: &str, s
     }
 }
 
-const NGINX: &str = "worker_processes 2;\npid ROOT/pid;\nerror_log ROOT/error.log;\nevents { worker_connections 64; }\n\
+const NGINX: &str = "user www-data; worker_processes 2;\npid ROOT/pid;\nerror_log ROOT/error.log;\nevents { worker_connections 64; }\n\
     http {\naccess_log ROOT/access.log;\nupstream app { server 127.0.0.1:1; keepalive 4; }\nserver {\n\
     listen 127.0.0.1:PORT backlog=77;\nserver_name site.example;\nroot ROOT;\nSTATUS\n\
     location /app { proxy_pass http://app; limit_rate 10k; }\n}\n}\n";
@@ -201,5 +203,29 @@ fn lighttpd_without_a_status_page_tells_how_to_have_one() {
         let reading = Lighttpd.read(&server.target());
         assert_eq!(reading.values, vec![]);
         assert!(reading.missing[0].why.contains(why), "{reading:?}");
+    }
+}
+
+/// As a test: root, with both. As nobody: who listens is told by the configurations alone; of lighttpd the socket is root's, and it is not.
+#[test]
+fn without_rights_they_are_recognised_at_their_port() {
+    if let Ok(order) = std::env::var(UNPRIVILEGED) {
+        let (port, service) = order.split_once('|').unwrap();
+        let snapshot = ThisMachine.discover(port.parse().unwrap()).unwrap();
+        assert_eq!(snapshot.service, service, "{snapshot:?}");
+        assert!(
+            snapshot.control.is_none()
+                && snapshot.warnings.iter().any(|one| one.contains("webdyno may not see")),
+            "{snapshot:?}"
+        );
+        return;
+    }
+    needs!(rustix::process::geteuid().is_root(), "only root can become another user");
+    let servers = [("nginx", nginx("")), ("lighttpd", lighttpd("", "server.username = \"www-data\"\n"))];
+    for (name, server) in servers.into_iter().filter_map(|(name, server)| Some((name, server?))) {
+        as_nobody(
+            "other_servers::without_rights_they_are_recognised_at_their_port",
+            &format!("{}|{name}", server.port),
+        );
     }
 }

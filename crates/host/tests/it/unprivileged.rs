@@ -23,9 +23,9 @@ use webdyno_model::sample::Sample;
 use webdyno_model::service::{ServiceSnapshot, SettingValue};
 use webdyno_model::setting::SettingId;
 
-/// The environment variable that makes the test below the user without rights: `PORT|PID`, pid 0 when none is to be
-/// seen.
-const UNPRIVILEGED: &str = "WEBDYNO_TEST_OUTSIDER";
+/// The environment variable that makes a test the user without rights, with what it is to do: of the test below `PORT|PID`, pid 0
+/// when none is to be seen.
+pub const UNPRIVILEGED: &str = "WEBDYNO_TEST_OUTSIDER";
 
 const PREFORK: &str = "<IfModule mpm_prefork_module>\n    StartServers 2\n    MaxRequestWorkers 5\n    ServerLimit 20\n</IfModule>\n";
 
@@ -41,19 +41,21 @@ fn a_user_without_rights_sees_what_anyone_may_see() {
     needs!(rustix::process::geteuid().is_root(), "only root can become another user");
     let server = Server::debian("prefork", PREFORK);
     server.start();
-    as_nobody(server.port, server.pid().unwrap());
+    as_nobody(TEST, &format!("{}|{}", server.port, server.pid().unwrap()));
     std::fs::set_permissions(server.path(""), Permissions::from_mode(0o700)).unwrap();
-    as_nobody(server.port, 0);
+    as_nobody(TEST, &format!("{}|0", server.port));
     assert_eq!(server.snapshot().number("MaxRequestWorkers"), Some(5.0), "it serves as before");
 }
 
-/// Runs this test as nobody. Its program comes as a descriptor: nobody may not go where it lies.
-fn as_nobody(port: u16, pid: u32) {
-    let setpriv = "exec setpriv --reuid=65534 --regid=65534 --clear-groups /proc/self/fd/0 \
-        --exact unprivileged::a_user_without_rights_sees_what_anyone_may_see --nocapture";
+const TEST: &str = "unprivileged::a_user_without_rights_sees_what_anyone_may_see";
+
+/// Runs a test as nobody. Its program comes as a descriptor: nobody may not go where it lies.
+pub fn as_nobody(test: &str, order: &str) {
+    let setpriv =
+        "exec setpriv --reuid=65534 --regid=65534 --clear-groups /proc/self/fd/0 --exact \"$0\" --nocapture";
     let output = Command::new("sh")
-        .args(["-c", setpriv])
-        .env(UNPRIVILEGED, format!("{port}|{pid}"))
+        .args(["-c", setpriv, test])
+        .env(UNPRIVILEGED, order)
         .stdin(Stdio::from(File::open(std::env::current_exe().unwrap()).unwrap()))
         .current_dir("/")
         .output()

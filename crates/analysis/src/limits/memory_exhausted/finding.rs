@@ -98,7 +98,8 @@ fn remedies(facts: &Facts, holder: Option<&MemoryHolder>) -> Vec<Remedy> {
             "smaller caches cause more disk reads; with fewer connections the others wait",
             "smaller caches (innodb_buffer_pool_size, key_buffer_size), smaller buffers for each connection (sort_buffer_size, join_buffer_size), or fewer connections (max_connections); or more memory",
         )),
-        Some(MemoryHolder::Workers) | None => fewer_workers(facts),
+        Some(MemoryHolder::Workers) => fewer_workers(facts, half_of_killed(facts)),
+        None => fewer_workers(facts, None),
     };
     fewer.into_iter().chain(more_of_the_machine(facts)).collect()
 }
@@ -132,10 +133,9 @@ fn more_of_the_machine(facts: &Facts) -> Option<Remedy> {
     })
 }
 
-fn fewer_workers(facts: &Facts) -> Option<Remedy> {
+fn fewer_workers(facts: &Facts, by_kills: Option<f64>) -> Option<Remedy> {
     let now = facts.value(FactId::workers_limit).or_else(|| facts.setting("MaxRequestWorkers"))?;
-    let (by_size, by_kills) = (memory_pressure::workers_that_fit(facts), half_of_killed(facts));
-    let fits = [by_size, by_kills].into_iter().flatten().reduce(f64::min)?;
+    let fits = [memory_pressure::workers_that_fit(facts), by_kills].into_iter().flatten().reduce(f64::min)?;
     if !facts.is_service("apache") || fits >= now || fits < 1.0 {
         return None;
     }
@@ -165,10 +165,10 @@ fn fewer_workers(facts: &Facts) -> Option<Remedy> {
 }
 
 /// Half of those that worked when the kernel killed some of them, which is a bound where sizes mislead: who is ended before it has what it
-/// needs is never seen as large as it would be.
+/// needs is never seen as large as it would be. Of threads it is not known how many a killed process had at work.
 fn half_of_killed(facts: &Facts) -> Option<f64> {
-    memory_evidence::oom_kills(facts)?;
-    let all = facts.value(FactId::service_processes_mean).map(|count| count * facts.threads_per_process());
+    memory_evidence::oom_kills(facts).filter(|_| facts.threads_per_process() <= 1.0)?;
+    let all = facts.value(FactId::service_processes_mean);
     let busy = [facts.value(FactId::workers_busy_mean), facts.value(FactId::in_flight_mean), all];
     let busy = busy.into_iter().flatten().reduce(f64::min)?;
     Some((busy / 2.0).floor().max(1.0))
@@ -237,6 +237,10 @@ mod tests {
         assert_eq!(killed(&[]), Some(SettingValue::Integer(200)), "of 400 processes");
         assert_eq!(killed(&[(FactId::in_flight_mean, 13.0)]), Some(SettingValue::Integer(6)));
         assert_eq!(killed(&[(FactId::in_flight_mean, 1.2)]), Some(SettingValue::Integer(1)));
+        let settings = [("MaxRequestWorkers", 8_000), ("ThreadsPerChild", 25)];
+        let mut event = facts(&with_changes(&THRASHING, &[(FactId::group_oom_kills, 3.0)]), &settings);
+        event.service.as_mut().unwrap().mode = Some("event".into());
+        assert_eq!(check(&event).unwrap().remedies[0].to, Some(SettingValue::Integer(6650)), "by size alone");
         // Their size is the tighter bound: 50 MB are left of 1000.
         assert_eq!(
             killed(&[(FactId::worker_private_mean_bytes, 9e6), (FactId::in_flight_mean, 390.0)]),
