@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use webdyno_analysis::diagnosis::check::check;
 use webdyno_analysis::diagnosis::diagnose;
 use webdyno_analysis::diagnosis::documents_only::ablation;
+use webdyno_analysis::limits::LimitId;
 use webdyno_analysis::measurement::Measurement;
 use webdyno_analysis::run_report::pages::times as page_times;
 use webdyno_analysis::run_report::repeats::repeats;
@@ -261,12 +262,14 @@ fn tune_report(recording: &Recording, end: &TuneEnd) -> Result<Option<TuneReport
     // The best may be the baseline itself: then nothing was gained, and there is no interval to speak of.
     let ratio = comparison.ratio.filter(|_| end.best_load != end.baseline_load);
     let diagnosis = diagnose(&last)?;
+    let at_wanted_load = wanted_load_diagnosis(recording, end)?;
+    let limits = at_wanted_load.filter(|_| is_healthy(&diagnosis)).unwrap_or_else(|| diagnosis.clone());
     Ok(Some(TuneReport {
         schema: SCHEMA.into(),
         goal: recording.goal.unwrap_or(Goal::Max),
         goal_met: end.goal_met,
-        limit: Some(diagnosis.bottleneck.clone()),
-        limit_summary: diagnosis.findings.first().map(|finding| finding.summary.clone()),
+        limit_summary: limits.findings.first().map(|finding| finding.summary.clone()),
+        limit: Some(limits.bottleneck),
         baseline: run_report(&baseline)?,
         best: run_report(&best)?,
         improvement: Improvement {
@@ -280,6 +283,23 @@ fn tune_report(recording: &Recording, end: &TuneEnd) -> Result<Option<TuneReport
         live_traffic: recording.live_traffic(),
         environment: recording.server.clone().unwrap_or_default(),
     }))
+}
+
+fn is_healthy(diagnosis: &Diagnosis) -> bool {
+    diagnosis.bottleneck == LimitId::Healthy
+}
+
+/// What limited the load that was wanted, where it did harm and all was measured at a lower one: that the server keeps up with
+/// that says nothing of it.
+fn wanted_load_diagnosis(recording: &Recording, end: &TuneEnd) -> Result<Option<Diagnosis>> {
+    let Some(first) = recording.loads.first().filter(|first| first.load != end.baseline_load) else {
+        return Ok(None);
+    };
+    let wanted = recording.measurement(first);
+    if wanted.harm_guard_trip.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(diagnose(&wanted)?).filter(|diagnosis| !is_healthy(diagnosis)))
 }
 
 fn load_view(recording: &Recording, record: &LoadRecord) -> Result<LoadView> {

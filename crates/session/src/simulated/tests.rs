@@ -185,6 +185,20 @@ fn when_every_load_does_harm_it_ends_with_the_finding() {
     }
 }
 
+#[test]
+fn that_a_lower_load_does_no_harm_is_no_answer_about_the_one_that_was_wanted() {
+    let harmed = run(LoadModel { harm_guard_workers: 100.0, ..PLENTY }, options(Goal::Max));
+    let mut calm = run(LoadModel { users: 20.0, ..PLENTY }, options(Goal::Max));
+    assert_eq!(calm.report().limit.as_deref(), Some("healthy"));
+    let loads = &mut calm.recording.loads;
+    loads.insert(0, harmed.recording.loads[0].clone());
+    let lower = loads.len() as u32;
+    loads.last_mut().unwrap().load = lower;
+    let end = calm.recording.tune_end.as_mut().unwrap();
+    (end.baseline_load, end.best_load, end.last_load) = (lower, lower, lower);
+    assert_eq!(calm.report().limit.as_deref(), Some("memory-exhausted"));
+}
+
 /// Only a person can give the server a faster link; that its workers do not suffice is another limit.
 #[test]
 fn behind_what_only_a_person_can_lift_the_next_limit_is_lifted() {

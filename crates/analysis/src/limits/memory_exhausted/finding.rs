@@ -65,29 +65,47 @@ fn name(holder: &MemoryHolder) -> String {
 /// Children that are killed are the largest ones: those that are left to be read are this much smaller.
 const KILLED_LARGER: f64 = 1.25;
 
-/// The same of the children of a pool of PHP-FPM, and what one of them costs.
-fn children_that_fit(facts: &Facts, pool: &str) -> Option<(f64, f64)> {
+/// How many children of a pool of PHP-FPM fit, and why.
+fn children_that_fit(facts: &Facts, pool: &str) -> Option<(f64, String)> {
     let value = |name: FactId| facts.value_of(name, pool);
     let mean = value(FactId::pool_memory_mean_bytes).filter(|bytes| *bytes > 0.0)?;
     let swapped = value(FactId::pool_swap_mean_bytes).unwrap_or(0.0);
     let children = value(FactId::pool_children_mean)?;
+    let by_size = |usable: f64, each: f64| {
+        let fits = (usable / each).floor();
+        let why = format!(
+            "a child of pool {pool} takes {} of memory, so {} fit beside other programs and a reserve of 10%",
+            format_bytes(each),
+            format_number(fits)
+        );
+        (fits, why)
+    };
     if memory_evidence::oom_kills(facts).is_none() {
         let each = mean + swapped;
-        return Some(((memory_pressure::usable_bytes(facts, mean * children)? / each).floor(), each));
+        return Some(by_size(memory_pressure::usable_bytes(facts, mean * children)?, each));
     }
     // Who is ended before it has what it needs is never seen as large as it would be.
     let largest = value(FactId::pool_child_largest_bytes)
         .or(value(FactId::pool_memory_max_bytes).map(|max| KILLED_LARGER * max));
-    let each = largest.unwrap_or(mean);
     let holders = memory_pressure::memory_holders(facts).into_iter();
     let others: f64 = holders
         .filter(|(holder, _)| *holder != MemoryHolder::Pool(pool.to_owned()))
         .map(|(_, bytes)| bytes)
         .sum();
     let usable = (1.0 - memory_pressure::RESERVE_FRACTION) * memory_pressure::limit_bytes(facts)? - others;
-    // Half of those that were too many is a bound where sizes mislead.
-    let fits = (usable / each).min(children / 2.0).floor();
-    (usable > 0.0).then_some((fits, each))
+    // Half of those that were too many is a bound where sizes mislead; a request has one child, however many are idle beside.
+    let busy = facts.value(FactId::in_flight_mean).map_or(children, |requests| requests.min(children));
+    let half = (busy / 2.0).floor().max(1.0);
+    let by_size = by_size(usable, largest.unwrap_or(mean));
+    let by_kills = (half, half_of_killed_reason("children", half));
+    (usable > 0.0).then_some(if half < by_size.0 { by_kills } else { by_size })
+}
+
+fn half_of_killed_reason(whom: &str, half: f64) -> String {
+    format!(
+        "the kernel killed {whom} before they had the memory that they need: {}, half of those that worked then",
+        format_number(half)
+    )
 }
 
 fn remedies(facts: &Facts, holder: Option<&MemoryHolder>) -> Vec<Remedy> {
@@ -140,10 +158,7 @@ fn fewer_workers(facts: &Facts, by_kills: Option<f64>) -> Option<Remedy> {
         return None;
     }
     let why = if by_kills == Some(fits) {
-        format!(
-            "the kernel killed workers before they had the memory that they need: {}, half of those that worked then",
-            format_number(fits)
-        )
+        half_of_killed_reason("workers", fits)
     } else {
         format!(
             "a {} costs {} of its own, so {} workers fit, with a reserve of 10%",
@@ -180,7 +195,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
         .as_ref()
         .and_then(setting_source::SettingSource::number)
         .or(facts.value_of(FactId::pool_children_max, pool))?;
-    let (fits, each) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
+    let (fits, why) = children_that_fit(facts, pool).filter(|(fits, _)| *fits >= 1.0 && *fits < now)?;
     let reload = php_fpm::reload_risk(facts, Some(pool));
     let mut remedy = Remedy {
         setting: php_fpm::setting_of(Some(pool), "pm.max_children"),
@@ -188,11 +203,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
         to: Some(SettingValue::Integer(fits as i64)),
         class: ApplyClass::Reload,
         risk: format!("fewer concurrent scripts: the others wait in the pool's queue; {reload}"),
-        why: format!(
-            "a child of pool {pool} takes {} of memory, so {} fit beside other programs and a reserve of 10%",
-            format_bytes(each),
-            format_number(fits)
-        ),
+        why,
         predicted: None,
         together_with: php_fpm::spare_to_lower(facts, pool, fits),
     };
@@ -205,7 +216,7 @@ fn fewer_children(facts: &Facts, pool: &str) -> Option<Remedy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{facts, of_pool, with_changes};
     use webdyno_model::harm_guard::{HarmCause, HarmGuardTrip};
 
     const THRASHING: [(FactId, f64); 9] = [
@@ -298,6 +309,34 @@ mod tests {
                     && finding.summary.contains("another service") == (confidence == Some(0.5))
                     && finding.remedies.is_empty()
             }));
+        }
+    }
+
+    #[test]
+    fn of_children_that_are_killed_half_of_those_at_work_is_a_bound() {
+        for (in_flight, largest, to, why) in [
+            (11.0, 5e6, 5, "half of those that worked"),
+            (60.0, 5e6, 9, "half of those that worked"),
+            (60.0, 30e6, 6, "takes 30 MB of memory, so 6 fit"),
+        ] {
+            let mut killed = facts(
+                &[
+                    (FactId::group_oom_kills, 2.0),
+                    (FactId::memory_limit_bytes, 200e6),
+                    (FactId::in_flight_mean, in_flight),
+                ],
+                &[],
+            );
+            let pool = [
+                (FactId::pool_memory_mean_bytes, 4e6),
+                (FactId::pool_child_largest_bytes, largest),
+                (FactId::pool_children_mean, 18.0),
+                (FactId::pool_children_max, 18.0),
+            ];
+            of_pool(&mut killed, "www", &pool);
+            let remedy = &check(&killed).unwrap().remedies[0];
+            assert_eq!(remedy.to, Some(SettingValue::Integer(to)), "{remedy:?}");
+            assert!(remedy.why.contains(why), "{}", remedy.why);
         }
     }
 
