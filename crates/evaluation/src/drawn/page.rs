@@ -254,8 +254,8 @@ fn tuned(text: &mut String, taken: &[&SeedOutcome]) {
     if tuned.is_empty() {
         return;
     }
-    let ends = |tuned: &TunedOutcome| Some(tuned.tuned_rate? / tuned.found_rate?.max(0.01));
-    let kept = Share::of(&tuned, |one| ends(one.2).is_some_and(|ratio| ratio >= WORSE));
+    let ends = |one: &Tuned<'_>| Some(one.2.tuned_rate? / rate_before(one)?.max(0.01));
+    let kept = Share::of(&tuned, |one| ends(one).is_some_and(|ratio| ratio >= WORSE));
     let restored = Share::of(&tuned, |one| one.2.not_restored.is_none());
     let has_reached = |one: &&Tuned<'_>| {
         one.2.tuned_rate.zip(one.1.rates[1]).is_some_and(|(tuned, mended)| tuned >= mended * REACHED)
@@ -303,9 +303,15 @@ fn tuned_faults<'a>(text: &mut String, tuned: impl Iterator<Item = &'a Tuned<'a>
     text.push('\n');
 }
 
+/// The rate as it was found; that of the draw where the load before any change was stopped, as it did harm.
+fn rate_before((_, truth, tuned): &Tuned<'_>) -> Option<f64> {
+    tuned.found_rate.or(truth.rates[0])
+}
+
 /// The share of what the known fix gains in rate that tuning gained, measured on the same hosts where the fix was carried out there, too.
-fn share_of_gain((_, truth, tuned): &Tuned<'_>) -> Option<f64> {
-    let (found, mended) = (tuned.found_rate?, tuned.by_hand_rate.or(truth.rates[1])?);
+fn share_of_gain(one: &Tuned<'_>) -> Option<f64> {
+    let (_, truth, tuned) = one;
+    let (found, mended) = (rate_before(one)?, tuned.by_hand_rate.or(truth.rates[1])?);
     (mended >= GAIN_MIN * found).then_some((tuned.tuned_rate? - found) / (mended - found))
 }
 

@@ -82,7 +82,10 @@ fn what_tuning_reaches_counts_where_a_setting_lifts_what_limits() {
         let tuned = serde_json::from_value(tuned).unwrap();
         SeedOutcome { tuned, ..seed(number, fault, "log-io", "log-io", 0.9) }
     };
+    let mut stopped = tuned(5, None, 11.0);
+    stopped.tuned.as_mut().unwrap().found_rate = None;
     let all = [
+        stopped,
         tuned(1, Some("log-disk"), 38.0),
         tuned(2, Some("log-disk"), 20.0),
         tuned(3, Some("network"), 10.0),
@@ -90,7 +93,7 @@ fn what_tuning_reaches_counts_where_a_setting_lifts_what_limits() {
     ];
     let text = section(&all);
     for part in [
-        "as fast as before or faster: 4 of 4",
+        "as fast as before or faster: 5 of 5",
         "where settings lift all that is wrong: 1 of 2,",
         "where it raises the rate: 1 of 2, 50% (9 to 91), regret (the part of this gain that is missed) 37% in the median and 67% at most",
         "Of 1 more something is for a person",

@@ -44,6 +44,8 @@ impl Site {
         };
         let site = Self { nginx: Nginx::start(&folder, http)?, log: folder.join("log") };
         assert!(answers_within(site.port(), PATIENCE), "nginx does not answer");
+        let is_logged = || std::fs::metadata(&site.log).is_ok_and(|log| log.len() > 0);
+        assert!(wait_until(PATIENCE, is_logged), "nginx logs nothing");
         site.forget();
         Some(site)
     }
