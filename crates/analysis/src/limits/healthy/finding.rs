@@ -206,6 +206,26 @@ mod tests {
         assert!(!with(150.0, 25_000.0, 0.36) && !with(150.0, 9_000.0, 0.7));
     }
 
+    /// As where a database that webdyno may not look into waits for its disk.
+    #[test]
+    fn what_takes_half_as_long_again_beside_idle_processors_is_half_sure() {
+        for (alone_us, busy, users, confidence) in [
+            (62_000.0, 0.14, 12.0, 0.5),
+            (80_000.0, 0.14, 12.0, 0.9),
+            (62_000.0, 0.45, 12.0, 0.9),
+            (62_000.0, 0.14, 24.0, 0.9),
+        ] {
+            let finding = with(&[
+                (FactId::users, users),
+                (FactId::rate, 125.0),
+                (FactId::cpu_busy_fraction, busy),
+                (FactId::response_time_alone_us, alone_us),
+                (FactId::response_time_mean_us, 95_600.0),
+            ]);
+            assert_eq!(finding.unwrap().confidence, confidence, "{alone_us} {busy} {users}");
+        }
+    }
+
     #[test]
     fn users_who_come_together_wait_for_processors_that_idle_in_between() {
         // 16 users at 27 a second: 593 ms from one request to the next, of which 21 ms are waited.

@@ -24,6 +24,9 @@ const ALONE_EXCESS_IDLE_US_MAX: f64 = 15_000.0;
 const ALONE_INFLATION_AT_ONCE_MAX: f64 = 2.5;
 const ALONE_EXCESS_AT_ONCE_US_MAX: f64 = 3_000.0;
 const AT_ONCE_FRACTION_MIN: f64 = 0.8;
+/// From here on it is not known that nothing waits, as little as it may be.
+const NOTICED_INFLATION_MIN: f64 = 1.3;
+const NOTICED_EXCESS_US_MIN: f64 = 10_000.0;
 /// So much of the time from one request of a user to the next nobody misses.
 const LOST_FRACTION_MAX: f64 = 0.01;
 /// The same of users who come together, as they were answered together: processors that idle for two thirds of the time are waited for
@@ -68,12 +71,25 @@ pub(super) fn has_no_responses(facts: &Facts) -> bool {
 
 /// Whether it is known where the time goes, or responses take as long as one that is alone: else nobody knows whether they waited.
 pub(super) fn is_explained(facts: &Facts) -> bool {
-    if !facts.loaded || facts.value(FactId::response_time_alone_us).is_some() {
+    if !facts.loaded {
         return true;
+    }
+    if let Some(alone) = facts.value(FactId::response_time_alone_us) {
+        return !is_noticed(facts, alone);
     }
     let usual = facts.value(FactId::response_time_mean_us).filter(|usual| *usual >= UNEXPLAINED_US_MIN);
     let unexplained = breakdown(facts).unexplained;
     !usual.zip(unexplained).is_some_and(|(usual, part)| part >= UNEXPLAINED_FRACTION_MAX * usual)
+}
+
+/// Whether users who ask again at once wait somewhere, and processors that idle for most of the time are not where.
+fn is_noticed(facts: &Facts, alone: f64) -> bool {
+    let usual = facts.value(FactId::response_time_mean_us).zip(between_us(facts));
+    let at_once = usual.filter(|(usual, us)| *usual >= AT_ONCE_FRACTION_MIN * us);
+    busy(facts).is_some_and(|busy| busy <= TOGETHER_BUSY_MAX)
+        && at_once.is_some_and(|(usual, _)| {
+            usual >= NOTICED_INFLATION_MIN * alone && usual - alone >= NOTICED_EXCESS_US_MIN
+        })
 }
 
 /// How long a request takes alone and on average under load, in microseconds, where the second is much longer: then requests
