@@ -262,14 +262,14 @@ fn tune_report(recording: &Recording, end: &TuneEnd) -> Result<Option<TuneReport
     // The best may be the baseline itself: then nothing was gained, and there is no interval to speak of.
     let ratio = comparison.ratio.filter(|_| end.best_load != end.baseline_load);
     let diagnosis = diagnose(&last)?;
-    let at_wanted_load = wanted_load_diagnosis(recording, end)?;
-    let limits = at_wanted_load.filter(|_| is_healthy(&diagnosis)).unwrap_or_else(|| diagnosis.clone());
+    let requested = if is_healthy(&diagnosis) { requested_load_diagnosis(recording, end)? } else { None };
+    let limits = requested.as_ref().unwrap_or(&diagnosis);
     Ok(Some(TuneReport {
         schema: SCHEMA.into(),
         goal: recording.goal.unwrap_or(Goal::Max),
         goal_met: end.goal_met,
         limit_summary: limits.findings.first().map(|finding| finding.summary.clone()),
-        limit: Some(limits.bottleneck),
+        limit: Some(limits.bottleneck.clone()),
         baseline: run_report(&baseline)?,
         best: run_report(&best)?,
         improvement: Improvement {
@@ -289,17 +289,16 @@ fn is_healthy(diagnosis: &Diagnosis) -> bool {
     diagnosis.bottleneck == LimitId::Healthy
 }
 
-/// What limited the load that was wanted, where it did harm and all was measured at a lower one: that the server keeps up with
-/// that says nothing of it.
-fn wanted_load_diagnosis(recording: &Recording, end: &TuneEnd) -> Result<Option<Diagnosis>> {
-    let Some(first) = recording.loads.first().filter(|first| first.load != end.baseline_load) else {
-        return Ok(None);
-    };
-    let wanted = recording.measurement(first);
-    if wanted.harm_guard_trip.is_none() {
-        return Ok(None);
+/// What limited the load that was requested, where it did harm and all was measured at a lower one: that the server keeps up with that
+/// says nothing of it.
+fn requested_load_diagnosis(recording: &Recording, end: &TuneEnd) -> Result<Option<Diagnosis>> {
+    let first = recording.loads.first().filter(|first| first.load != end.baseline_load);
+    match first.map(|first| recording.measurement(first)) {
+        Some(stopped) if stopped.harm_guard_trip.is_some() => {
+            Ok(Some(diagnose(&stopped)?).filter(|diagnosis| !is_healthy(diagnosis)))
+        }
+        _ => Ok(None),
     }
-    Ok(Some(diagnose(&wanted)?).filter(|diagnosis| !is_healthy(diagnosis)))
 }
 
 fn load_view(recording: &Recording, record: &LoadRecord) -> Result<LoadView> {

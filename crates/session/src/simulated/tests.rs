@@ -186,7 +186,7 @@ fn when_every_load_does_harm_it_ends_with_the_finding() {
 }
 
 #[test]
-fn that_a_lower_load_does_no_harm_is_no_answer_about_the_one_that_was_wanted() {
+fn that_a_lower_load_does_no_harm_is_no_answer_about_the_one_that_was_requested() {
     let harmed = run(LoadModel { harm_guard_workers: 100.0, ..PLENTY }, options(Goal::Max));
     let mut calm = run(LoadModel { users: 20.0, ..PLENTY }, options(Goal::Max));
     assert_eq!(calm.report().limit.as_deref(), Some("healthy"));
