@@ -25,6 +25,10 @@ pub const PREFIX: &str = "draw-";
 const SERVERS_MAX: u32 = 200;
 /// How often faults are drawn.
 const FAULTS_MAX: u32 = 40;
+/// The share of pools of PHP-FPM whose processes are started when requests come, and the stream of random numbers that it is drawn
+/// from: one of its own, so that nothing else of a seed depends on it.
+const ON_DEMAND_FRACTION: f64 = 0.25;
+const POOL_STREAM: u64 = 1 << 33;
 
 /// Which server: the seed, and how often it was drawn again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,6 +126,7 @@ pub fn draw(seed: Seed) -> DrawnServer {
     };
     let mut random = Random::of(seed.seed, 1 + u64::from(seed.attempt));
     let (mut server, faults) = choose(&mut random, count);
+    server.settings.on_demand = Random::of(seed.seed, POOL_STREAM).chance(ON_DEMAND_FRACTION);
     for fault in &faults {
         (fault.prepare)(&mut server);
     }

@@ -266,6 +266,8 @@ pub struct Settings {
     pub children: u32,
     /// pm.start_servers, where not all of them are there from the start; as many are kept in reserve.
     pub few_children: Option<u32>,
+    /// Whether PHP-FPM starts each process when a request comes, and ends it when none came for a while.
+    pub on_demand: bool,
     /// opcache.enable.
     pub opcache: bool,
     /// opcache.memory_consumption, MB.
@@ -396,7 +398,8 @@ impl Server {
         let database = self.query.map(|_| "MariaDB");
         let tls = self.tls.then_some("TLS");
         let pinned = self.pinned.then_some("a core of its own");
-        let words = [Some(front), Some(self.pages.words()), database, tls, pinned];
+        let on_demand = (self.has_fpm() && self.settings.on_demand).then_some("pm = ondemand");
+        let words = [Some(front), Some(self.pages.words()), on_demand, database, tls, pinned];
         words.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }

@@ -94,6 +94,20 @@ fn a_fault_is_there_as_found_and_mending_takes_it_away() {
 }
 
 #[test]
+fn some_pools_start_a_process_when_a_request_comes() {
+    let servers: Vec<_> =
+        SEEDS.map(drawn).filter(|server| server.services[1].starts_with("PHP-FPM")).collect();
+    let of_manager = |manager: &str| {
+        let line = format!("\npm = {manager}\n");
+        servers.iter().filter(|server| server.files.values().any(|text| text.contains(&line))).count()
+    };
+    let (on_demand, steady) = (of_manager("ondemand"), of_manager("static"));
+    assert!(on_demand * 2 < steady && on_demand * 8 > steady, "{on_demand} of {}", servers.len());
+    let told = servers.iter().filter(|server| server.words.contains("pm = ondemand")).count();
+    assert!(told >= on_demand, "{told}");
+}
+
+#[test]
 fn a_search_that_is_missed_is_looked_for_at_another_port() {
     let port = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
     let ports = |text: &String| {

@@ -19,6 +19,9 @@ const SHARE_MIN: f64 = 0.3;
 const SHARE_OF_SLOW_MIN: f64 = 0.2;
 const SYNC_SLOW_US_MIN: f64 = 5_000.0;
 const CONFIDENCE_OF_SLOW: f64 = 0.6;
+/// Where requests are late besides: those that commit do so in one group, which few readings meet.
+const SHARE_OF_LATE_MIN: f64 = 0.1;
+const CONFIDENCE_OF_LATE: f64 = 0.5;
 /// A disk that is this quick is not what is waited for: the state is met by chance.
 const SYNC_US_MIN: f64 = 1_000.0;
 
@@ -71,7 +74,12 @@ fn by_status(facts: &Facts) -> Option<Finding> {
     let share = concurrency::share_of_requests(facts, committing)?;
     let sync_us = facts.value(FactId::db_disk_syncs_per_s).filter(|rate| *rate > 0.0).map(|rate| 1e6 / rate);
     let is_slow = sync_us.is_some_and(|us| us >= SYNC_SLOW_US_MIN);
-    let share_min = if is_slow { SHARE_OF_SLOW_MIN } else { SHARE_MIN };
+    let share_min = match is_slow {
+        // What queues elsewhere is late for that.
+        true if is_late(facts) && concurrency::requests_queued(facts) <= committing => SHARE_OF_LATE_MIN,
+        true => SHARE_OF_SLOW_MIN,
+        false => SHARE_MIN,
+    };
     if share < share_min || concurrency::is_cpu_bound(facts) || sync_us.is_some_and(|us| us < SYNC_US_MIN) {
         return None;
     }
@@ -90,6 +98,7 @@ fn by_status(facts: &Facts) -> Option<Finding> {
             share * 100.0
         ),
         confidence: match sync_us {
+            _ if share < SHARE_OF_SLOW_MIN => CONFIDENCE_OF_LATE,
             _ if share < SHARE_MIN => CONFIDENCE_OF_SLOW,
             Some(_) => 0.9,
             None => 0.75,
@@ -101,6 +110,12 @@ fn by_status(facts: &Facts) -> Option<Finding> {
         }),
         remedies: remedies(facts),
     })
+}
+
+/// Whether requests take longer than one that is alone; where nobody knows that, whether somebody waits for a disk half of the time.
+fn is_late(facts: &Facts) -> bool {
+    let waits = || concurrency::disk_waits(facts).is_some_and(|part| part >= IO_FRACTION_MIN);
+    slower_than_alone(facts).is_some() || (!facts.loaded && waits())
 }
 
 const FLUSH: &str = "innodb_flush_log_at_trx_commit";
@@ -176,6 +191,19 @@ mod tests {
         );
         let quarter = with(&[(FactId::db_committing_mean, 10.0)]).unwrap();
         assert_eq!((quarter.confidence, quarter.explains_fraction), (CONFIDENCE_OF_SLOW, Some(0.25)));
+        let late = [(FactId::response_time_alone_us, 90_000.0), (FactId::response_time_mean_us, 170_000.0)];
+        for (committing, late, confidence) in [
+            (6.0, &late[..], Some(CONFIDENCE_OF_LATE)),
+            (6.0, &[], None),
+            (3.0, &late, None),
+            (6.0, &[late[0], (FactId::response_time_mean_us, 92_000.0)], None),
+        ] {
+            let found = with(&[&[(FactId::db_committing_mean, committing)], late].concat());
+            assert_eq!(found.map(|finding| finding.confidence), confidence, "{committing} {late:?}");
+        }
+        let queued =
+            [&late[..], &[(FactId::db_committing_mean, 6.0), (FactId::accept_queue_mean, 9.0)]].concat();
+        assert!(with(&queued).is_none(), "they are late for a queue");
         let of_quick = [(FactId::db_committing_mean, 10.0), (FactId::db_disk_syncs_per_s, 400.0)];
         assert!(with(&of_quick).is_none(), "a quarter of a disk that is not slow");
         for (what, changes) in [

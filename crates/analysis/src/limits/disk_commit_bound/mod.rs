@@ -7,7 +7,9 @@
 //! ## How it is recognised
 //! Three in ten of the requests that are worked on, or two where a sync takes 5 ms and more, are statements in the states of a
 //! commit (`Commit`; `Updating status`, which a connection keeps while its log is written), while CPU has room and rows are not
-//! locked; InnoDB's number of `fsync` a second tells how long one takes. A database that does not let webdyno in is suspected if tasks
+//! locked; InnoDB's number of `fsync` a second tells how long one takes. Where a sync is that slow, no queue is longer, and requests
+//! take longer than one alone (if the server is only observed: tasks wait for the disk half of the time), one in ten is suspected:
+//! they commit in groups, which few readings meet. A database that does not let webdyno in is suspected if tasks
 //! wait for the disk half of the time, and the disk is flushed five times a second and more, and hardly reads.
 //!
 //! ## What to do

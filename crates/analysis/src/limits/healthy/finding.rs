@@ -50,7 +50,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         ),
         // The shares that were right on servers drawn at random (docs/diagnosis.md).
         confidence: match (facts.loaded, workers_seen) {
-            _ if !response_time::is_explained(facts) => CONFIDENCE_UNEXPLAINED,
+            _ if !response_time::is_explained(facts) || hidden_queues::may_wait_for_disk(facts) => {
+                CONFIDENCE_UNEXPLAINED
+            }
             (true, true) => 0.9,
             (true, false) => 0.8,
             // How long clients wait on the way, and what they asked for in vain, only they see.
@@ -204,6 +206,20 @@ mod tests {
         assert!(with(150.0, 9_000.0, 0.36));
         assert!(!with(2.0, 9_000.0, 0.36), "who asks again at once loses by it");
         assert!(!with(150.0, 25_000.0, 0.36) && !with(150.0, 9_000.0, 0.7));
+    }
+
+    #[test]
+    fn beside_a_database_that_lets_nobody_in_a_disk_that_is_waited_for_leaves_a_doubt() {
+        let hidden = [(FactId::db_cpu_cores, 0.04), (FactId::pressure_group_io_some_fraction, 0.4)];
+        for (change, confidence) in [
+            ((FactId::db_cpu_cores, 0.04), 0.5),
+            ((FactId::pressure_group_io_some_fraction, 0.1), 0.9),
+            ((FactId::db_cpu_cores, f64::NAN), 0.9),
+            ((FactId::db_threads_running_mean, 0.3), 0.9),
+        ] {
+            let finding = with(&with_changes(&hidden, &[change])).unwrap();
+            assert_eq!(finding.confidence, confidence, "{change:?}");
+        }
     }
 
     /// As where a database that webdyno may not look into waits for its disk.

@@ -2,7 +2,7 @@
 
 use crate::facts::{FactId, Facts};
 use crate::limits::healthy::response_time::EXCESS_US_MAX;
-use crate::resources::concurrency;
+use crate::resources::{concurrency, processors};
 
 /// Of a good line one segment in a thousand is sent again; where it is one in twenty, clients wait. A few are chance, or for scanners.
 const RETRANSMITTED_FRACTION_MIN: f64 = 0.05;
@@ -27,6 +27,8 @@ const WAITING_UNCOUNTED_MIN: f64 = 6.0;
 const WORKED_ON_FRACTION_MIN: f64 = 0.5;
 /// Responses of this size and more do not fit into a send buffer: workers wait until clients have taken them.
 const ANSWER_BYTES_LONG: f64 = 262_144.0;
+/// A disk that is waited for in this part of the time.
+const DISK_WAITS_MIN: f64 = 0.2;
 
 /// Whether requests wait behind the server: in front of PHP-FPM or another backend, or as statements of the database that are in flight and do
 /// not compute, for more than nobody notices.
@@ -79,6 +81,12 @@ pub(super) fn is_lost_on_the_way(facts: &Facts) -> bool {
     !facts.loaded
         && at_least(FactId::retransmitted_fraction, RETRANSMITTED_FRACTION_MIN)
         && at_least(FactId::retransmits_per_s, RETRANSMITS_PER_S_MIN)
+}
+
+/// Whether somebody waits for a disk beside a database that does not let webdyno in: its transactions may, also of a request alone.
+pub(super) fn may_wait_for_disk(facts: &Facts) -> bool {
+    processors::unread_mariadb_cores(facts).is_some()
+        && concurrency::disk_waits(facts).is_some_and(|part| part >= DISK_WAITS_MIN)
 }
 
 /// Whether connections on which the last word was the client's wait longer than anybody does gladly, by Little's law; those that

@@ -13,7 +13,7 @@
 //! which the mean of several kinds of requests does not show. Where users set the pace and processors are half idle, 1.6 times as
 //! long is too long, and from a few milliseconds on 2.5 times as long where they ask again at once; where no request could be
 //! sent alone and most of a long response time is in no known place, it is half sure, as where they take 1.3 times as long and
-//! processors idle for two thirds of the time. In an open loop (`-r`) at least 95% of the
+//! processors idle for two thirds of the time, or where a disk is waited for beside a database that does not let webdyno in. In an open loop (`-r`) at least 95% of the
 //! rate was answered. Samples and load continued to the end, without harm. If the server is only observed, short responses that
 //! hold a worker for more than a second while no backend works are not called healthy, nor connections on which the client spoke
 //! last where by Little's law they wait for more than a second, nor one of which every twentieth segment is sent again.

@@ -15,6 +15,9 @@ use webdyno_model::setting::SettingId;
 /// The share of the busy workers that must be at the log, and how many at least: a line takes microseconds.
 const LOGGING_FRACTION_MIN: f64 = 0.3;
 const LOGGING_MIN: f64 = 3.0;
+/// Of a few workers fewer are enough where a disk is seen to be waited for, which is less sure.
+const LOGGING_OF_FEW_MIN: f64 = 0.8;
+const CONFIDENCE_OF_FEW: f64 = 0.7;
 /// Somebody waits for a disk this share of the time.
 const WAITS_MIN: f64 = 0.3;
 /// A disk this busy makes writers wait.
@@ -60,18 +63,19 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     if facts.is_service(NGINX) {
         return finding_of_nginx(facts);
     }
-    let in_scoreboard = facts.value(FactId::workers_logging_mean).zip(facts.value(FactId::workers_busy_mean));
-    let Some((logging, busy)) = in_scoreboard.or_else(|| worker_waits::logging_from_outside(facts)) else {
+    let Some((logging, busy)) = logging_of_busy(facts) else {
         return finding_without_scoreboard(facts);
     };
-    if logging < LOGGING_MIN || logging < LOGGING_FRACTION_MIN * busy {
+    let slow = log_wait(facts);
+    let are_few = logging < LOGGING_MIN;
+    let least = if matches!(slow, LogWait::Disk(_)) { LOGGING_OF_FEW_MIN } else { LOGGING_MIN };
+    if logging < least || logging < LOGGING_FRACTION_MIN * busy {
         return None;
     }
-    let slow = log_wait(facts);
     let has_room = request_cost::has_room(facts);
     let sure = if has_room == Some(true) { 1.0 } else { CONFIDENCE_MAX_NO_ROOM };
     let (why, confidence): (String, f64) = match &slow {
-        LogWait::Disk(words) => (words.clone(), 0.95),
+        LogWait::Disk(words) => (words.clone(), if are_few { CONFIDENCE_OF_FEW } else { 0.95 }),
         LogWait::Program(program) => {
             (format!("the log goes to a program ({program}) and waits until it has read the lines"), 0.9)
         }
@@ -87,6 +91,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     );
     let explains = significant((logging / busy).min(1.0), 3);
     Some(finding(facts, summary, confidence, explains, &slow))
+}
+
+/// Workers at the log, of those that are busy. Where a connection's last line is written when it is cleaned up the scoreboard does not
+/// tell it from writing the response, and only the write itself is seen.
+fn logging_of_busy(facts: &Facts) -> Option<(f64, f64)> {
+    let busy = facts.value(FactId::workers_busy_mean);
+    let in_scoreboard = facts.value(FactId::workers_logging_mean).zip(busy);
+    let outside = worker_waits::logging_from_outside(facts)
+        .map(|(logging, all)| (logging, busy.map_or(all, |busy| busy.min(all)).max(logging)));
+    [in_scoreboard, outside].into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// Whether the disk may work for the service's memory: a machine swaps for neighbours, too, while the group of the service has
@@ -301,6 +315,27 @@ mod tests {
         };
         assert_eq!(outside(310.0).map(|finding| finding.confidence), Some(0.9));
         assert!(outside(40.0).is_none());
+    }
+
+    #[test]
+    fn of_a_few_workers_that_the_scoreboard_shows_as_writing_some_write_to_the_log() {
+        let found = |logging: f64, waits: f64| {
+            with(
+                &[
+                    (FactId::workers_logging_mean, 0.0),
+                    (FactId::workers_busy_mean, 3.0),
+                    (FactId::worker_threads_seen_mean, 5.0),
+                    (FactId::worker_threads_logging_mean, logging),
+                    (FactId::in_flight_mean, 10.0),
+                    (FactId::pressure_group_io_some_fraction, waits),
+                ],
+                false,
+            )
+            .map(|finding| (finding.confidence, finding.explains_fraction))
+        };
+        assert_eq!(found(1.5, 0.8), Some((0.7, Some(0.5))));
+        assert_eq!(found(0.6, 0.8), None, "by chance");
+        assert_eq!(found(1.5, 0.1), None, "nobody waits for a disk");
     }
 
     #[test]

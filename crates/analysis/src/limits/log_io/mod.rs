@@ -7,7 +7,8 @@
 //!
 //! ## How it is recognised
 //! Many of the busy workers are writing the log (`L` in the scoreboard) while CPU is free, and there are no DNS lookups
-//! (`hostname-lookups` shows as `L`, too). Either processes of the service's group wait for a disk (PSI, or the disk of the
+//! (`hostname-lookups` shows as `L`, too), or are seen within a write to it: where a line is written after its connection was
+//! cleaned up the scoreboard shows `W`. Either processes of the service's group wait for a disk (PSI, or the disk of the
 //! logs is busy and slow), or the log goes to a program. If the scoreboard cannot be read, a disk of the logs that is busy with
 //! small writes is evidence, with less confidence. nginx has no scoreboard: its workers must be seen waiting in a write to an
 //! access log without a buffer, or such a disk. Not if memory is short: then everything waits for the disk.

@@ -42,7 +42,16 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         let at_once = format_number(significant(at_once.max(1.0), 2));
         format!(" By the time that a request alone takes they serve {at_once} at once: the others wait for each other, and more children may not help.")
     });
-    let summary = format!("{summary}{}{serialized}", waiting_text(facts, &pool));
+    let upstream = slow_upstream::finding::may_be_slow(facts);
+    let elsewhere = upstream.as_ref().map_or(String::new(), |upstream| {
+        format!(
+            " {} of them wait for the server at {}, {} each: if that is slow only under load, more children will not help (webdyno diagnose with a load tells).",
+            format_number(significant(upstream.waiting, 2)),
+            upstream.address,
+            crate::wording::format_time(upstream.time_us),
+        )
+    });
+    let summary = format!("{summary}{}{serialized}{elsewhere}", waiting_text(facts, &pool));
     let mut cited = facts.cite_of(OF_POOL, pool.name);
     cited.extend(facts.cite_of(&[FactId::backend_queue_mean, FactId::backend_waiting_fraction], pool.name));
     cited.extend(facts.cite(OF_ALL));
@@ -53,7 +62,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         confidence: pool.confidence.min(match at_once {
             Some(_) => CONFIDENCE_SERIALIZED,
             None if slow_upstream::finding::check(facts).is_some() => CONFIDENCE_SERIALIZED,
-            None if may_wait_unseen(facts, &pool) => CONFIDENCE_UNSEEN,
+            None if upstream.is_some() || may_wait_unseen(facts, &pool) => CONFIDENCE_UNSEEN,
             None => 1.0,
         }),
         explains_fraction: pool.explains(facts).map(|share| significant(share, 3)),
@@ -65,7 +74,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 /// Where children wait for each other, something else may be what is short: a row, a file, a server behind them.
 const CONFIDENCE_SERIALIZED: f64 = 0.45;
 
-/// Where nobody sees whom they ask, children that hardly compute may wait for anything.
+/// Where nobody sees whom they ask, or whether that is slow for one request, too, children that hardly compute may wait for anything.
 const CONFIDENCE_UNSEEN: f64 = 0.5;
 
 fn may_wait_unseen(facts: &Facts, pool: &FullPool<'_>) -> bool {
@@ -95,9 +104,10 @@ const OF_ALL: &[FactId] = &fact_ids! {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::facts::testing::{facts, of_pool, scoped_setting, with_changes};
+    use crate::facts::testing::{facts, facts_of_several, of_pool, scoped_setting, with_changes};
     use crate::resources::php_fpm::tests::add_fpm_backend;
     use webdyno_model::service::SettingValue;
+    use webdyno_model::topology::{Link, Topology};
 
     pub(crate) const FULL: &[(FactId, f64)] = &[
         (FactId::fpm_queue_mean, 35.0),
@@ -219,6 +229,33 @@ pub(crate) mod tests {
             ("proxy:http://localhost:9000", "*:9000", None),
         ] {
             assert_eq!(found(handler, listens), expected, "{handler} {listens}");
+        }
+    }
+
+    #[test]
+    fn only_watched_children_that_wait_for_another_machine_are_half_sure_to_be_too_few() {
+        let at = "10.0.0.9:8080";
+        let found = |waiting: f64, rate: f64, loaded: bool| {
+            let pool = FULL.iter().map(|(fact, value)| (*fact, "www", *value));
+            let several: Vec<_> = pool.chain([(FactId::upstream_waiting_mean, at, waiting)]).collect();
+            let mut facts = facts_of_several(&merged(LOAD, &[(FactId::rate, rate)]), &several);
+            facts.loaded = loaded;
+            let links = vec![Link { by: at.into(), ..Link::default() }];
+            facts.topology = Some(Topology { links, ..Topology::default() });
+            check(&facts).unwrap()
+        };
+        let finding = found(5.0, 8.0, false);
+        assert_eq!(finding.confidence, CONFIDENCE_UNSEEN);
+        let part = "5 of them wait for the server at 10.0.0.9:8080, 625 ms each";
+        assert!(finding.summary.contains(part), "{}", finding.summary);
+        for (what, waiting, rate, loaded) in [
+            ("it answers soon", 5.0, 50.0, false),
+            ("few wait there", 1.0, 8.0, false),
+            ("a load tells what it takes for one", 5.0, 8.0, true),
+        ] {
+            let finding = found(waiting, rate, loaded);
+            assert_eq!(finding.confidence, 0.95, "{what}");
+            assert!(!finding.summary.contains("10.0.0.9"), "{what}: {}", finding.summary);
         }
     }
 

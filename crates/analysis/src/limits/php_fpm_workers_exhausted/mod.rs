@@ -10,7 +10,8 @@
 //! `pm.max_children` allows, their number is constant, or the log says `server reached pm.max_children`. A free child accepts a
 //! request at once, so the backlog alone shows that none is free, with less confidence. Behind a server that turns requests away for want of files or
 //! connections hardly any reaches the backlog: there it is enough that all children are busy nearly all the time. If the site itself saturates the CPU,
-//! or memory is short, more children would only wait for those.
+//! or memory is short, more children would only wait for those. Where the server is only observed and most children wait 200 ms or more
+//! for another machine, nobody knows whether that is slow for one request, too: then it is half sure.
 //!
 //! ## What to do
 //! Raise `pm.max_children` to 1.3 times the demand: busy children plus waiting requests. Never above what memory holds. If the

@@ -24,6 +24,11 @@ const OTHERS_BYTES_RATIO_MIN: f64 = 1.0;
 /// Headers and other traffic of a host may be this much: less says nothing of answers.
 const SENT_BYTES_PER_S_MIN: f64 = 200_000.0;
 const CONFIDENCE_UNSURE: f64 = 0.5;
+/// Where they have fewer than half of the workers, and so many times as many requests wait as they hold workers, freeing these would
+/// not serve the queue: there are too few workers, too.
+const HELD_FRACTION_OF_MOST: f64 = 0.5;
+const WAITING_PER_HELD_MIN: f64 = 2.0;
+const CONFIDENCE_MINOR: f64 = 0.25;
 /// From so many requests on each connection is kept.
 const KEPT_REQUESTS_MIN: f64 = 1.1;
 
@@ -43,6 +48,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let slow = slow_by_send_queues(facts, proof.workers)
         .or_else(|| slow_by_throughput(facts, proof.workers))
         .or_else(|| slow_by_completions(facts, proof.workers))?;
+    let is_minor =
+        slow.held < HELD_FRACTION_OF_MOST * proof.workers && queue >= WAITING_PER_HELD_MIN * slow.held;
     Some(Finding {
         id: LimitId::SlowClients.into(),
         summary: format!(
@@ -54,7 +61,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(queue),
             slow.words
         ),
-        confidence: slow.confidence,
+        confidence: if is_minor { slow.confidence.min(CONFIDENCE_MINOR) } else { slow.confidence },
         explains_fraction: workers::accept_queue_share(facts, queue),
         facts: facts.cite(&fact_ids! {
             sending_connections_mean, workers_writing_mean, workers_busy_mean, requests_at_server_mean,
@@ -68,6 +75,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 struct SlowClients {
+    /// Workers that they have.
+    held: f64,
     words: String,
     confidence: f64,
 }
@@ -94,7 +103,7 @@ fn slow_by_send_queues(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let confidence = if are_small && on_their_way.is_none() { CONFIDENCE_UNSURE } else { 0.9 };
     let each = pace.map_or(String::new(), |pace| format!(", {}/s each", format_bytes(pace)));
     let words = format!("{} connections have full send queues{each}", format_number(full));
-    Some(SlowClients { words, confidence })
+    Some(SlowClients { held: full, words, confidence })
 }
 
 /// Where the server is only watched: the workers that write, without those that requests which end take.
@@ -143,6 +152,7 @@ fn slow_by_throughput(facts: &Facts, workers: f64) -> Option<SlowClients> {
     let is_long = sent >= ANSWER_BYTES_MIN * ended;
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
     (is_long && is_slow).then(|| SlowClients {
+        held,
         words: format!(
             "{} workers write to other clients than this load, {}/s each, and hardly any of these responses ends",
             format_number(held),
@@ -164,6 +174,7 @@ fn slow_by_completions(facts: &Facts, workers: f64) -> Option<SlowClients> {
     // Of a backend's answers nothing is sent before they are there; these are sent all the time.
     let is_slow = (PACE_BYTES_PER_S.0..=PACE_BYTES_PER_S.1).contains(&pace);
     (is_enough && is_slow && sent >= SENT_BYTES_PER_S_MIN).then(|| SlowClients {
+        held,
         words: format!(
             "{} workers write responses that do not end, {}/s each, while completed ones need few workers and {}/s",
             format_number(held),
@@ -273,6 +284,20 @@ mod tests {
                     (FactId::received_bytes_per_s, 1e6),
                     (FactId::answer_bytes_mean, 8_000.0),
                 ],
+                Some(0.9),
+            ),
+            (
+                "those that wait need more than they have",
+                vec![
+                    (FactId::sending_connections_mean, 20.0),
+                    (FactId::accept_queue_mean, 60.0),
+                    (FactId::in_flight_mean, 70.0),
+                ],
+                Some(0.25),
+            ),
+            (
+                "they have most of the workers",
+                vec![queues, (FactId::accept_queue_mean, 90.0), (FactId::in_flight_mean, 100.0)],
                 Some(0.9),
             ),
             ("no load of ours", vec![queues, (FactId::requests_in_workers_mean, f64::NAN)], Some(0.9)),

@@ -11,7 +11,8 @@
 //! that is not known it is a suspicion), while workers are held that these do not need. If these were not read: far more requests are with workers than our
 //! own load has there, the others get bytes all the time, but few each, and hardly one of their requests ends: these are long
 //! responses received slowly, and not requests that wait for a backend. If the server is only observed, Apache's sum of the times
-//! of all completed requests shows how many workers these needed.
+//! of all completed requests shows how many workers these needed. Where they have fewer than half of the workers, and more than twice as
+//! many requests wait, freeing those would not serve the queue: then it is `apache-workers-exhausted` first.
 //!
 //! ## What to do
 //! The event MPM with `EnableSendfile On` holds no thread for a connection that waits for room in its buffer. If modules do not

@@ -91,17 +91,24 @@ pub(crate) fn awaited(facts: &Facts) -> Option<Upstream<'_>> {
 
 /// How long each of so many questions waits: by Little's law, or where nobody counts them, by those that wait. What was met on its
 /// way had half of it behind it where all take equally long, and all of it where they end by chance. Of a mixed load not each request
-/// asks there, so that the law tells too little; what has waited for longer than requests take is not of the load.
+/// asks there, so that the law tells too little; what has waited for longer than requests take is not of the load. Of what only others
+/// ask nobody knows the kinds: then what waits longer than clients do is no request's.
 fn time_us(facts: &Facts, address: &str, waiting: f64) -> Option<f64> {
     const OF_THOSE_MET: f64 = 1.5;
     let waited = facts.value_of(FactId::upstream_waited_us, address);
     let Some(per_s) = facts.ended_per_s() else { return waited.map(|us| OF_THOSE_MET * us) };
     let by_law = waiting / per_s * 1e6;
+    if !facts.loaded {
+        return Some(waited.filter(|us| *us <= PATIENCE_US_MAX).map_or(by_law, |us| by_law.max(us)));
+    }
     let is_mixed = (2..=KINDS_MAX).contains(&facts.request_targets.len());
     let slowest_us = facts.value(FactId::response_time_p99_us).filter(|_| is_mixed);
     let of_the_load = waited.zip(slowest_us).filter(|(us, slowest_us)| us <= slowest_us);
     Some(of_the_load.map_or(by_law, |(us, _)| by_law.max(us)))
 }
+
+/// Clients wait no longer for a page.
+const PATIENCE_US_MAX: f64 = 10e6;
 
 /// Of no more kinds of requests each one is sent alone before the load.
 const KINDS_MAX: usize = 3;
@@ -139,6 +146,15 @@ fn is_suspected(facts: &Facts, upstream: &Upstream<'_>) -> bool {
         && upstream.time_us >= SUSPECTED_OF_FULL_US_MIN;
     let is_queued = concurrency::requests_queued(facts) >= WAITING_MIN;
     !facts.loaded && if is_queued { all_wait } else { upstream.time_us >= SUSPECTED_US_MIN }
+}
+
+/// The server on another machine that may be slow only under load, where nothing tells: without load of our own nobody knows what it
+/// takes for one.
+pub(crate) fn may_be_slow(facts: &Facts) -> Option<Upstream<'_>> {
+    let is_unknown = !facts.loaded && facts.value(FactId::response_time_alone_us).is_none();
+    let upstream = awaited(facts).filter(|_| is_unknown)?;
+    let is_elsewhere = upstream.program.is_none() && !is_here(upstream.address);
+    (is_elsewhere && upstream.is_seen && upstream.time_us >= SUSPECTED_US_MIN).then_some(upstream)
 }
 
 /// Fires when most requests wait for a server on another machine, much longer than one that is alone takes. Without load of our own
@@ -439,6 +455,23 @@ mod tests {
         assert_eq!(found(600_000.0, false), Some(CONFIDENCE_SUSPECTED));
         assert_eq!(found(50_000.0, false), None, "that is soon enough");
         assert_eq!(found(600_000.0, true), None, "a load tells what one alone takes");
+    }
+
+    #[test]
+    fn only_watched_those_that_wait_tell_how_long_where_most_requests_are_for_files() {
+        let found = |waited_us: f64| {
+            let changes = [(FactId::response_time_alone_us, f64::NAN), (FactId::rate, 750.0)];
+            let several =
+                [(FactId::upstream_waiting_mean, AT, 39.0), (FactId::upstream_waited_us, AT, waited_us)];
+            let mut facts = facts_of_several(&with_changes(&BASE, &changes), &several);
+            facts.loaded = false;
+            let links = vec![Link { by: AT.into(), ..Link::default() }];
+            facts.topology = Some(Topology { links, ..Topology::default() });
+            check(&facts).map(|finding| finding.confidence)
+        };
+        assert_eq!(found(400_000.0), Some(CONFIDENCE_SUSPECTED));
+        assert_eq!(found(60_000.0), None, "soon enough");
+        assert_eq!(found(90e6), None, "a connection that nobody waits for");
     }
 
     #[test]

@@ -81,8 +81,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         (Some(_), true) => 0.9,
         (Some(_), false) => 0.7,
         (None, _) if connect.is_some() => 0.7,
-        // Seen from the server alone.
-        (None, true) if round_trips(facts).is_none() && much => 0.5,
+        // Seen from the server alone; or what is too much is dropped where no queue makes the others late.
+        (None, true) if (round_trips(facts).is_none() && much) || loses_data(facts) => CONFIDENCE_UNSEEN,
         _ => return None,
     };
     // At a rate that is kept the bytes of each second are the same because the requests are.
@@ -260,6 +260,22 @@ mod tests {
             let mut facts = facts_of_several(&values, &links);
             facts.loaded = false;
             assert_eq!(check(&facts).map(|finding| finding.confidence), confidence, "{lost_syns}");
+        }
+    }
+
+    #[test]
+    fn a_point_that_drops_what_is_too_much_makes_nothing_late_that_arrives() {
+        for (again, spread, confidence) in
+            [(0.3, 0.02, Some(CONFIDENCE_UNSEEN)), (0.1, 0.02, None), (0.3, 0.4, None)]
+        {
+            let changed = [
+                (FactId::round_trip_mean_us, 1_800.0),
+                (FactId::retransmits, 9_000.0),
+                (FactId::retransmitted_fraction, again),
+                (FactId::received_spread_fraction, spread),
+            ];
+            let found = check(&facts_of_several(&with_changes(FULL, &changed), &LINKS));
+            assert_eq!(found.map(|finding| finding.confidence), confidence, "{again} {spread}");
         }
     }
 

@@ -10,7 +10,8 @@
 //!
 //! Where one segment in five is sent again, SYNs are lost and round trips long, most of what is sent does not fit: then the few
 //! bytes that arrive say nothing. Where as much is sent again while a third of the busy workers close connections, the workers
-//! wait for the path.
+//! wait for the path. Where the bytes of all seconds are the same and no round trip is long it is half sure: a point that drops what is
+//! too much has no queue.
 //!
 //! From the server alone the round trips of the clients on other machines show it: that of the client in the middle is many
 //! times as long as the shortest one of the same address, while the CPU is at most 70% busy. They must take 50 ms longer, as

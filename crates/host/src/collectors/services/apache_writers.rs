@@ -69,9 +69,13 @@ impl Collector for ApacheWriters {
     }
 }
 
-/// Those of its children that run the same program: beside them are those of piped logs.
+/// Those of its children that run the same program: beside them are those of piped logs. A name says less: mod_perl gives a worker that
+/// ran a script another one.
 fn workers(main: u32, children: impl Iterator<Item = u32>) -> impl Iterator<Item = u32> {
-    let program = |pid: u32| procfs::stat(pid).ok().map(|stat| stat.name);
+    let program = |pid: u32| match procfs::executable(pid) {
+        Ok((path, _)) => Some(path),
+        Err(_) => procfs::stat(pid).ok().map(|stat| stat.name),
+    };
     let own = program(main);
     children.filter(move |pid| program(*pid) == own)
 }
@@ -93,10 +97,10 @@ mod tests {
     use std::time::{Duration, Instant};
     use webdyno_model::sample::MissingSignal;
 
-    /// A "server" whose one "worker" writes into a pipe that nobody reads.
+    /// A "server" whose one "worker", which has a name of its own, writes into a pipe that nobody reads.
     #[test]
     fn a_worker_that_waits_for_a_program_to_read_is_seen() {
-        let script = "sh -c 'while :; do printf %4096s x; done' & wait";
+        let script = "sh -c 'echo other >/proc/self/comm; while :; do printf %4096s x; done' & wait";
         let mut server = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         let mut service =
             ServiceSnapshot { service: "apache".into(), pid: server.id(), ..ServiceSnapshot::default() };

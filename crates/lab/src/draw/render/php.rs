@@ -2,7 +2,7 @@
 
 use super::site::elements;
 use super::{Rendered, inner_socket, partner_address};
-use crate::draw::server::{Extra, Pages, Query, Server, Status};
+use crate::draw::server::{Extra, Pages, Query, Server, Settings, Status};
 use std::fmt::Write;
 
 /// Rounds of a loop that take about a millisecond of a core, in each language.
@@ -68,13 +68,7 @@ fn render_php(server: &Server, rendered: &mut Rendered) {
             Pages::FpmTcp => format!("127.0.0.1:{}", server.names.inner_port),
             _ => format!("{}\nlisten.owner = www-data\nlisten.group = www-data", inner_socket(server)),
         };
-        let few = settings.few_children.map(|few| few.min(settings.children));
-        let manager = few.map_or("pm = static".to_owned(), |few| {
-            let spare = (few + 1).min(settings.children);
-            format!(
-                "pm = dynamic\npm.start_servers = {few}\npm.min_spare_servers = {few}\npm.max_spare_servers = {spare}"
-            )
-        });
+        let manager = process_manager(settings);
         let status = if server.status == Status::There { "pm.status_path = /fpm-status\n" } else { "" };
         rendered.file(
             "/etc/php/8.2/fpm/pool.d/www.conf",
@@ -83,6 +77,20 @@ fn render_php(server: &Server, rendered: &mut Rendered) {
                 settings.children
             ),
         );
+    }
+}
+
+/// How a pool has its processes started.
+fn process_manager(settings: &Settings) -> String {
+    match settings.few_children.map(|few| few.min(settings.children)) {
+        Some(few) => {
+            let spare = (few + 1).min(settings.children);
+            format!(
+                "pm = dynamic\npm.start_servers = {few}\npm.min_spare_servers = {few}\npm.max_spare_servers = {spare}"
+            )
+        }
+        None if settings.on_demand => "pm = ondemand\npm.process_idle_timeout = 5s".into(),
+        None => "pm = static".into(),
     }
 }
 
