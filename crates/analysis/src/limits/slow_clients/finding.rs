@@ -286,20 +286,6 @@ mod tests {
                 ],
                 Some(0.9),
             ),
-            (
-                "those that wait need more than they have",
-                vec![
-                    (FactId::sending_connections_mean, 20.0),
-                    (FactId::accept_queue_mean, 60.0),
-                    (FactId::in_flight_mean, 70.0),
-                ],
-                Some(0.25),
-            ),
-            (
-                "they have most of the workers",
-                vec![queues, (FactId::accept_queue_mean, 90.0), (FactId::in_flight_mean, 100.0)],
-                Some(0.9),
-            ),
             ("no load of ours", vec![queues, (FactId::requests_in_workers_mean, f64::NAN)], Some(0.9)),
             ("bytes", vec![], Some(0.85)),
             (
@@ -335,6 +321,18 @@ mod tests {
             ("no queue", vec![queues, (FactId::accept_queue_mean, 0.0)], None),
         ] {
             assert_eq!(with(&changes, "prefork").map(|finding| finding.confidence), confidence, "{name}");
+        }
+    }
+
+    #[test]
+    fn where_they_have_fewer_than_half_of_the_workers_a_long_queue_needs_more() {
+        for (held, queue, confidence) in [(20.0, 60.0, 0.25), (20.0, 30.0, 0.9), (40.0, 90.0, 0.9)] {
+            let changes = [
+                (FactId::sending_connections_mean, held),
+                (FactId::accept_queue_mean, queue),
+                (FactId::in_flight_mean, queue + 10.0),
+            ];
+            assert_eq!(with(&changes, "prefork").unwrap().confidence, confidence, "{held} {queue}");
         }
     }
 
