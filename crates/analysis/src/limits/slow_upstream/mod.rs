@@ -17,7 +17,8 @@
 //! are taken, and others have most of them (slow clients), the few that wait there are not what limits. A server that takes as long
 //! for one as for many is no limit: then the workers that wait for it are (`apache-workers-exhausted`,
 //! `php-fpm-workers-exhausted`), or nothing is. If the server is only observed, nobody knows what one takes: half sure from 200 ms
-//! on, and in front of full workers from a second on, if nearly all of them wait there.
+//! on, and in front of full workers from a second on, if nearly all of them wait there. How long is what those that wait have waited
+//! for, up to ten seconds, where Little's law tells less: most requests may be for files.
 //!
 //! ## What to do
 //! Look at that server: observe it as well (`--server NAME=ssh://HOST`), and what limits it is found there. Until then: ask it less
