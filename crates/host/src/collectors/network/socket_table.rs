@@ -14,8 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A table is read at most so often, and at least so often.
-const EVERY_MIN: Duration = Duration::from_secs(10);
+/// A table is read at most so often, and at least so often. A load may last a few seconds only: each reading of the ports, every
+/// five seconds, has a new one where that is cheap.
+const EVERY_MIN: Duration = Duration::from_secs(4);
 const EVERY_MAX: Duration = Duration::from_secs(120);
 
 /// Time spent between two tables, for each time that reading one took: half a thousandth of a core.
