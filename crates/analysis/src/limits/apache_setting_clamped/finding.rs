@@ -54,11 +54,15 @@ pub fn check(facts: &Facts) -> Option<Finding> {
 }
 
 /// Whether all workers in force are busy. Where the page does not show their number, as many processes as the files allow
-/// must run, and as many requests be with them, where that is known.
+/// must run, and as many requests be with them, where that is known. Without the event MPM a kept connection takes one, too.
 fn are_workers_busy(facts: &Facts, clamp: &ClampedSetting) -> bool {
     let processes =
         facts.value(FactId::service_processes_mean).map(|count| (count - 1.0) * facts.threads_per_process());
-    let requests = keepalive_holds_workers::finding::requests_with_workers(facts);
+    let event =
+        facts.service.as_ref().is_none_or(|service| matches!(service.mode.as_deref(), None | Some("event")));
+    let kept = facts.value(FactId::idle_connections_mean).filter(|_| !event).unwrap_or(0.0);
+    let requests =
+        keepalive_holds_workers::finding::requests_with_workers(facts).map(|requests| requests + kept);
     let outside = || {
         processes.is_some_and(|workers| workers >= clamp.in_force)
             && (is_full_by_log(facts)
@@ -274,6 +278,25 @@ mod tests {
                 (FactId::scoreboard_full_messages_worker, logged),
             ];
             assert_eq!(with(&files_only, 400, 1, false).is_some(), found, "{alone_us} {logged}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_kept_takes_a_worker_too() {
+        for (mode, found) in [("prefork", true), ("event", false)] {
+            let values = with_changes(
+                BUSY,
+                &[
+                    (FactId::workers_limit, f64::NAN),
+                    (FactId::scoreboard_full_fraction, f64::NAN),
+                    (FactId::service_processes_mean, 21.0),
+                    (FactId::requests_in_workers_mean, 9.0),
+                    (FactId::idle_connections_mean, 10.0),
+                ],
+            );
+            let mut facts = facts(&values, &[("MaxRequestWorkers", 160), ("ServerLimit", 20)]);
+            facts.service.as_mut().unwrap().mode = Some(mode.into());
+            assert_eq!(check(&facts).is_some(), found, "{mode}");
         }
     }
 

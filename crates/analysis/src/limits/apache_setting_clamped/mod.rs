@@ -9,8 +9,8 @@
 //! The scoreboard is as long as the workers in force: shorter than the `MaxRequestWorkers` in the files. All of these workers
 //! are busy, and connections wait in the accept queue: the clamp costs time now. If the status page cannot be read, the files
 //! alone show it (ServerLimit x ThreadsPerChild), together with that many processes that have requests: no fewer than end, each for as
-//! long as one alone takes, as the queue also has connections that were given up; or the error log says that no place is left. Files that are pending a reload are
-//! reported separately.
+//! long as one alone takes, as the queue also has connections that were given up, and with the idle connections that prefork
+//! and worker keep; or the error log says that no place is left. Files that are pending a reload are reported separately.
 //!
 //! ## What to do
 //! If `ThreadLimit` (default 64) is below `ThreadsPerChild`, raise it to that. Otherwise raise `ServerLimit` to what
@@ -31,8 +31,8 @@ use crate::limits::{Limit, LimitGain, LimitId, LimitKind};
 /// What is registered of it.
 pub const LIMIT: Limit = Limit {
     reads: &[&fact_ids! {
-        accept_queue_mean, clamp_messages, cpu_busy_fraction, in_flight_mean, processes_at_limit_fraction,
-        rate, requests_in_workers_mean, response_time_mean_us, scoreboard_full_fraction,
+        accept_queue_mean, clamp_messages, cpu_busy_fraction, idle_connections_mean, in_flight_mean,
+        processes_at_limit_fraction, rate, requests_in_workers_mean, response_time_mean_us, scoreboard_full_fraction,
         scoreboard_full_messages, scoreboard_full_messages_worker, service_processes_mean, workers_busy_mean, workers_limit,
     }],
     causes: &[
