@@ -71,7 +71,7 @@ fn held_workers(facts: &Facts) -> Option<HeldWorkers> {
     }
     let workers = workers::limit_proof(facts)?.workers;
     // Too few for the requests alone are what is missing, whoever holds them.
-    if needed_workers(facts).is_some_and(|needed| needed > NEEDED_RATIO_MIN * workers) {
+    if are_too_few_for_requests(facts, workers) {
         return None;
     }
     let inside = evidence_in_scoreboard(facts);
@@ -90,6 +90,11 @@ fn held_workers(facts: &Facts) -> Option<HeldWorkers> {
     };
     let inside = inside.or(connections);
     Some(HeldWorkers { words: inside.or(outside)?, confidence, workers })
+}
+
+/// Whether the requests alone would take more than so many workers, if nobody else had any.
+pub(crate) fn are_too_few_for_requests(facts: &Facts, workers: f64) -> bool {
+    needed_workers(facts).is_some_and(|needed| needed > NEEDED_RATIO_MIN * workers)
 }
 
 /// How many workers the requests would take if none were held for the next one: by how long a request alone takes, and how often

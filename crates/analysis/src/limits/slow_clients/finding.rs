@@ -48,8 +48,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     let slow = slow_by_send_queues(facts, proof.workers)
         .or_else(|| slow_by_throughput(facts, proof.workers))
         .or_else(|| slow_by_completions(facts, proof.workers))?;
-    let is_minor =
-        slow.held < HELD_FRACTION_OF_MOST * proof.workers && queue >= WAITING_PER_HELD_MIN * slow.held;
+    let is_minor = keepalive_holds_workers::finding::are_too_few_for_requests(facts, proof.workers)
+        || (slow.held < HELD_FRACTION_OF_MOST * proof.workers && queue >= WAITING_PER_HELD_MIN * slow.held);
     Some(Finding {
         id: LimitId::SlowClients.into(),
         summary: format!(
@@ -333,6 +333,18 @@ mod tests {
                 (FactId::in_flight_mean, queue + 10.0),
             ];
             assert_eq!(with(&changes, "prefork").unwrap().confidence, confidence, "{held} {queue}");
+        }
+    }
+
+    #[test]
+    fn workers_that_are_too_few_for_the_requests_alone_are_so_without_slow_clients() {
+        for (alone_us, confidence) in [(400_000.0, 0.9), (900_000.0, 0.25)] {
+            let changes = [
+                (FactId::sending_connections_mean, 40.0),
+                (FactId::offered_rate, 100.0),
+                (FactId::response_time_alone_us, alone_us),
+            ];
+            assert_eq!(with(&changes, "prefork").unwrap().confidence, confidence, "{alone_us}");
         }
     }
 

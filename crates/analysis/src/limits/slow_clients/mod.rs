@@ -12,7 +12,8 @@
 //! own load has there, the others get bytes all the time, but few each, and hardly one of their requests ends: these are long
 //! responses received slowly, and not requests that wait for a backend. If the server is only observed, Apache's sum of the times
 //! of all completed requests shows how many workers these needed. Where they have fewer than half of the workers, and more than twice as
-//! many requests wait, freeing those would not serve the queue: then it is `apache-workers-exhausted` first.
+//! many requests wait, freeing those would not serve the queue: then it is `apache-workers-exhausted` first. So it is where the
+//! requests alone (rate times the time of one that is alone) take more workers than there are.
 //!
 //! ## What to do
 //! The event MPM with `EnableSendfile On` holds no thread for a connection that waits for room in its buffer. If modules do not
