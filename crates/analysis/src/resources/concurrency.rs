@@ -104,13 +104,18 @@ pub(crate) fn mean_time_alone_us(facts: &Facts) -> Option<f64> {
 /// Of all that ended, errors of the server: most of them.
 const ERRORS_FRACTION_MIN: f64 = 0.5;
 
-/// Whether most answers are errors that the server gives (429, 500, 502, 503): whatever is full of making them is so because of
-/// what brings them about.
+/// Whether most answers are errors that the server gives: whatever is full of making them is so because of what brings them
+/// about.
 pub(crate) fn is_mostly_errors(facts: &Facts) -> bool {
+    errors_fraction(facts) >= ERRORS_FRACTION_MIN
+}
+
+/// The share of the answers that are errors of the server (429, 500, 502, 503), as far as they are known.
+pub(crate) fn errors_fraction(facts: &Facts) -> f64 {
     let names =
         [FactId::server_error_fraction, FactId::bad_gateway_fraction, FactId::too_many_requests_fraction];
     let shares = names.map(|name| facts.value(name));
-    shares.iter().flatten().sum::<f64>() >= ERRORS_FRACTION_MIN
+    shares.iter().flatten().sum::<f64>().min(1.0)
 }
 
 /// Whether most answers say that the backend was not to be had (502, 503): making those may fill the processors, and says

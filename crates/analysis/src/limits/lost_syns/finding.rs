@@ -3,9 +3,10 @@
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::manual_remedy::manual;
-use crate::resources::processors;
+use crate::resources::{concurrency, processors};
 use crate::wording::format_number;
 use webdyno_model::diagnosis::{Finding, Remedy};
+use webdyno_model::number::significant;
 use webdyno_model::setting::SettingId;
 
 /// One in a hundred: in the 99th percentile of the response times.
@@ -58,7 +59,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         } else {
             confidence
         },
-        explains_fraction: crate::limits::common::connect_time_share(facts),
+        // An answer that is an error is one for another reason, however long its connection took.
+        explains_fraction: crate::limits::common::connect_time_share(facts)
+            .map(|share| significant(share * (1.0 - concurrency::errors_fraction(facts)), 3)),
         facts: facts.cite(&fact_ids! {
             lost_syn_connections, lost_syn_fraction, connect_time_p99_us, connect_time_max_us,
             connecting_fraction, connect_timeouts, listen_drops, listen_overflows, conntrack_drops,
@@ -105,6 +108,8 @@ mod tests {
         assert!(finding.summary.contains("14% of the connections (110)"), "{}", finding.summary);
         assert!(finding.summary.contains("a firewall does, its own one or another"), "{}", finding.summary);
         assert_eq!(check(&facts(&LOST[..4], &[])).unwrap().confidence, 0.5);
+        let errors = [&LOST[..], &[(FactId::bad_gateway_fraction, 0.75)]].concat();
+        assert_eq!(check(&facts(&errors, &[])).unwrap().explains_fraction, Some(0.2));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! connections do not rise, and its conntrack table has room. Without these counters it is only a suspicion. Without load of
 //! our own the server's side tells it, as far as the packets came to it: a first packet that comes again, with the same port and
 //! sequence number, had no answer. Where the CPU is saturated in spite of it, more connections would get no more of it: it is half
-//! sure then.
+//! sure then. Answers that are errors of the server are not explained by it, however long their connections took.
 //!
 //! ## What to do
 //! No setting of the web server helps. Look for what drops the packets: rate limits for new connections on a firewall or load
