@@ -38,6 +38,7 @@ pub const LIMIT: Limit = Limit {
     }],
     causes: &[
         LimitId::ApacheWorkersExhausted,
+        LimitId::ApacheSettingClamped,
         LimitId::AcceptQueueOverflow,
         LimitId::ApacheScoreboardFull,
         LimitId::SlowClients,
