@@ -6,6 +6,7 @@ use crate::limits::LimitId;
 use crate::limits::single_thread_saturated;
 use crate::limits::slow_upstream;
 use crate::resources::concurrency::WAITING_CORES_MAX;
+use crate::resources::time_breakdown::noticed_queue;
 use crate::resources::workers::HEADROOM;
 use crate::resources::{concurrency, memory_evidence, worker_waits};
 use crate::settings::backends;
@@ -36,7 +37,9 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     }
     let full = full_application(facts)?;
     let in_flight = concurrency::requests_in_flight(facts);
-    let is_noticed = in_flight.is_none_or(|in_flight| full.queue >= QUEUE_FRACTION_MIN * in_flight);
+    // Those that the front has not accepted yet cannot wait behind it.
+    let accepted = in_flight.map(|in_flight| in_flight - noticed_queue(facts).unwrap_or(0.0));
+    let is_noticed = accepted.is_none_or(|accepted| full.queue >= QUEUE_FRACTION_MIN * accepted);
     if full.queue < QUEUE_MIN || !is_noticed {
         return None;
     }
@@ -278,6 +281,13 @@ mod tests {
             ("PHP-FPM has a rule", vec![], vec![], Some("php_fpm"), None),
             ("a burst", vec![], vec![(FactId::backend_waiting_fraction, APP, 0.2)], Some("unknown"), None),
             ("short", vec![], vec![(FactId::backend_queue_mean, APP, 3.0)], Some("unknown"), None),
+            (
+                "short, and the front accepts no more",
+                vec![(FactId::accept_queue_mean, 39.0)],
+                vec![(FactId::backend_queue_mean, APP, 7.0)],
+                Some("unknown"),
+                Some(0.9),
+            ),
             ("none", vec![], vec![(FactId::backend_queue_mean, APP, nan)], Some("unknown"), None),
             (
                 "the processors are what is short",

@@ -7,7 +7,7 @@
 //!
 //! ## How it is recognised
 //! Connections wait in the accept queue of the application server's socket in most samples, and they are a good part of the
-//! requests in flight. A free worker accepts a connection at once, so that such a queue proves that none is free. The processors
+//! requests that the front has accepted. A free worker accepts a connection at once, so that such a queue proves that none is free. The processors
 //! and memory are not what is short, and no single thread of the program has a core to itself (`single-thread-saturated`). PHP-FPM
 //! (`php-fpm-workers-exhausted`) and Apache as a backend (`apache-workers-exhausted`) have findings of their own. How many requests
 //! are served at once is seen by the connections on which an answer is awaited, less those in the queue. Nothing of the program
@@ -48,6 +48,8 @@ pub const LIMIT: Limit = Limit {
         LimitId::ApacheWorkersExhausted,
         LimitId::PhpFpmWorkersExhausted,
         LimitId::LighttpdConnectionsExhausted,
+        LimitId::NginxConnectionsExhausted,
+        LimitId::OpenFilesExhausted,
         LimitId::BackendRefused,
         LimitId::AcceptQueueOverflow,
         LimitId::SynQueueOverflow,
