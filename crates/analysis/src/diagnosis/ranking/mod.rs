@@ -2,7 +2,7 @@
 
 use crate::diagnosis::forecast;
 use crate::facts::{FactId, Facts};
-use crate::limits::{self, Limit, LimitId};
+use crate::limits::{self, Limit, LimitId, LimitKind};
 use crate::resources::{concurrency, memory_evidence, setting_source};
 use webdyno_model::diagnosis::Finding;
 
@@ -155,7 +155,8 @@ const SUSPECTED_MIN: f64 = 0.3;
 const CONFIDENCE_MAX_SYMPTOM: f64 = 0.5;
 
 /// A finding in front of one that would bring it about, if only that were proven, is half sure, and comes after it where that
-/// weighs more then; so is one that stands behind a proven one that does: what is left of it shows when that is mended.
+/// weighs more then, or is as sure and of the documents behind places, which whatever waits takes; so is one that stands behind a
+/// proven one that does: what is left of it shows when that is mended.
 fn lower_symptom_confidence(found: &mut [Finding]) {
     let causes: Vec<(usize, &Limit, bool)> = found
         .iter()
@@ -180,9 +181,20 @@ fn lower_symptom_confidence(found: &mut [Finding]) {
             cause_of_first_at = *at;
         }
     }
-    if cause_of_first_at > 0 && weight(&found[cause_of_first_at]) > weight(&found[0]) {
-        found[..=cause_of_first_at].rotate_right(1);
+    if cause_of_first_at > 0 {
+        let (first, cause) = (&found[0], &found[cause_of_first_at]);
+        let is_as_sure = cause.confidence >= first.confidence && waits_behind(first, cause);
+        if is_as_sure || weight(cause) > weight(first) {
+            found[..=cause_of_first_at].rotate_right(1);
+        }
     }
+}
+
+/// Whether the one is of places, and the other of what documents wait for, behind them.
+fn waits_behind(places: &Finding, other: &Finding) -> bool {
+    let kind = limits::by_id(&other.id).and_then(|limit| limit.kind);
+    limits::by_id(&places.id).is_some_and(|limit| limit.keeps_hold_times)
+        && matches!(kind, Some(LimitKind::Documents | LimitKind::DocumentCost))
 }
 
 #[cfg(test)]
@@ -432,6 +444,24 @@ mod tests {
             assert_eq!(names_it, cause >= CAUSE_CONFIDENCE_MIN, "{}", symptom.summary);
             let other = ranked.iter().find(|finding| finding.id == "log-verbosity").unwrap();
             assert_eq!(other.confidence, cause);
+        }
+    }
+
+    #[test]
+    fn where_neither_is_proven_the_cause_comes_before_the_places_that_waiting_takes() {
+        let finding = |id: &str, confidence, share| {
+            let known = findings(&Facts::default()).remove(0);
+            Finding { id: id.into(), confidence, explains_fraction: share, ..known }
+        };
+        for (symptom, cause, confidence, is_cause_first) in [
+            ("php-fpm-workers-exhausted", "db-cache-too-small", 0.5, true),
+            ("php-fpm-workers-exhausted", "db-cache-too-small", 0.4, false),
+            // That others use the CPU, too, is no reason for what it does for the service.
+            ("cpu-saturated", "foreign-load", 0.5, false),
+        ] {
+            let mut found = vec![finding(symptom, 0.9, Some(0.9)), finding(cause, confidence, None)];
+            lower_symptom_confidence(&mut found);
+            assert_eq!(found[0].id == cause, is_cause_first, "{symptom} {cause} {confidence}");
         }
     }
 }
