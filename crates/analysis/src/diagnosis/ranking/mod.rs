@@ -155,8 +155,8 @@ const SUSPECTED_MIN: f64 = 0.3;
 const CONFIDENCE_MAX_SYMPTOM: f64 = 0.5;
 
 /// A finding in front of one that would bring it about, if only that were proven, is half sure, and comes after it where that
-/// weighs more then, or is as sure and of the documents behind places, which whatever waits takes; so is one that stands behind a
-/// proven one that does: what is left of it shows when that is mended.
+/// weighs more then, or is as sure and stands behind it (`waits_behind`); so is one that stands behind a proven one that does:
+/// what is left of it shows when that is mended.
 fn lower_symptom_confidence(found: &mut [Finding]) {
     let causes: Vec<(usize, &Limit, bool)> = found
         .iter()
@@ -190,7 +190,8 @@ fn lower_symptom_confidence(found: &mut [Finding]) {
     }
 }
 
-/// Whether the one is of places, and the other of what documents wait for, behind them.
+/// Whether the one is a limit of workers, connections or files, which requests take while they wait, and the other one of what
+/// documents wait for: a database, an application.
 fn waits_behind(places: &Finding, other: &Finding) -> bool {
     let kind = limits::by_id(&other.id).and_then(|limit| limit.kind);
     limits::by_id(&places.id).is_some_and(|limit| limit.keeps_hold_times)
@@ -410,6 +411,7 @@ mod tests {
         for (cause, symptom) in [
             ("opcache-off", "cpu-throttled"),
             ("opcache-full", "cpu-throttled"),
+            ("log-io", "apache-setting-clamped"),
             ("rate-limited", "keepalive-holds-workers"),
         ] {
             assert_eq!(order(&[(symptom, 0.95), (cause, 0.75)]), [cause, symptom]);
