@@ -35,7 +35,7 @@ const SOON: Duration = Duration::from_secs(3);
 const BEGINNING_COUNT: u32 = 4;
 
 /// So often, each second, it is looked when a load begins.
-const LOAD_COUNT: u32 = 2;
+const LOAD_COUNT: u32 = 4;
 
 /// How a service tells that its status page is missing.
 const STATUS_PAGE: &str = "mod_status";

@@ -17,6 +17,7 @@ use crate::visibility::listeners::{NEEDS_RIGHTS, NO_PID};
 use crate::visibility::mount_namespace::{in_root, root_of};
 use crate::visibility::network_namespace::space_of;
 use reading::{main_port, nearest_first, read, read_space, unknown};
+use rustix::time::{ClockId, clock_gettime};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -51,8 +52,14 @@ const PROCESS_SAMPLES_COUNT_MAX: usize = 3;
 pub struct SurveyBudget {
     /// How long sockets are looked at.
     pub time: Duration,
-    /// How much of that time may go into looking itself.
+    /// How much CPU time looking itself may take.
     pub busy: Duration,
+}
+
+/// The CPU time of this thread.
+fn thread_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 impl SurveyBudget {
@@ -344,12 +351,13 @@ impl Survey<'_> {
         if effort != SurveyBudget::FIRST && sockets_count > SOCKETS_COUNT_AGAIN_MAX {
             return;
         }
-        let begin = Instant::now();
-        let mut busy = Duration::ZERO;
+        let (begin, begin_cpu) = (Instant::now(), thread_cpu_time());
         let (mut process_looks, mut lost) = (0, BTreeSet::new());
-        while begin.elapsed() + SAMPLE_PAUSE < effort.time && busy < effort.busy {
+        // Where tasks wait for CPU a look takes long, and costs no more.
+        while begin.elapsed() + SAMPLE_PAUSE < effort.time
+            && thread_cpu_time().saturating_sub(begin_cpu) < effort.busy
+        {
             std::thread::sleep(SAMPLE_PAUSE);
-            let look = Instant::now();
             let mut spaces = self.read_spaces(Some(&self.places()), None);
             // Namespaces that are not read again keep what listens there.
             let is_new = |space: &&Space| !spaces.iter().any(|read| read.id == space.id);
@@ -373,7 +381,6 @@ impl Survey<'_> {
                     self.link(pid, &contact, Some(count), &view);
                 }
             }
-            busy += look.elapsed();
         }
         self.link_by_user(lost);
     }
