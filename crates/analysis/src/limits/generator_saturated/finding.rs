@@ -34,7 +34,8 @@ pub fn check(facts: &Facts) -> Option<Finding> {
         let summary =
             format!("The load generator is the bottleneck: {why}. The figures are not valid for the server.");
         let advice = "use more threads (-t), another machine for the generator, or a lower load";
-        return Some(finding(facts, summary, 0.95, ("threads or hosts", advice)));
+        let confidence = if may_share_processors(facts) { 0.5 } else { 0.95 };
+        return Some(finding(facts, summary, confidence, ("threads or hosts", advice)));
     }
     let cap = too_few_connections(facts)?;
     let summary = format!(
@@ -55,6 +56,11 @@ fn is_server_full(facts: &Facts) -> bool {
     let link = || network_saturated::finding::fullest_link(facts).is_some_and(|full| full.is_waited_for);
     let generator = facts.value(FactId::client_cpu_cores).unwrap_or(0.0);
     facts.generator_is_late && (link() || processors::are_filled_by_service(facts, generator))
+}
+
+/// Whether a generator that was only late may have waited for processors that the server fills: from outside nobody sees them.
+fn may_share_processors(facts: &Facts) -> bool {
+    facts.generator_is_late && facts.value(FactId::cpu_busy_fraction).is_none()
 }
 
 /// Whether most requests fail before their time is over: refused, reset, closed. Those come as fast as errors do.
@@ -157,6 +163,20 @@ mod tests {
             assert_eq!(check(&facts).is_some(), fires, "{what}");
             facts.generator_is_late = false;
             assert!(check(&facts).is_some(), "{what}: it was at its own limit");
+        }
+    }
+
+    /// A server beside the generator may be what fills the processors it was late for.
+    #[test]
+    fn a_late_generator_is_half_sure_where_the_processors_are_not_seen() {
+        for (busy, is_late, expected) in
+            [(None, true, 0.5), (None, false, 0.95), (Some(0.4), true, 0.95), (Some(0.4), false, 0.95)]
+        {
+            let values = busy.map(|busy| (FactId::cpu_busy_fraction, busy));
+            let mut facts = facts(values.as_slice(), &[]);
+            facts.generator_fault = Some("half of the responses waited".into());
+            facts.generator_is_late = is_late;
+            assert_eq!(check(&facts).unwrap().confidence, expected, "{busy:?} {is_late}");
         }
     }
 

@@ -10,7 +10,8 @@
 //! twice as many concurrent requests as the generator has in flight, with no other clients and no request abandoned.
 //!
 //! A generator that is only late sends less than it should: if a link is full or the server saturates the CPU all the same,
-//! that is the limit, and only the latency of the run is not valid.
+//! that is the limit, and only the latency of the run is not valid. Where nobody sees the processors (from outside), a generator
+//! that is only late is named half sure: a server on the same machine may be what takes its time.
 //!
 //! Or in an open loop (`-r`) requests wait in the generator because all its connections (`-c`) are in use, less than 95% of the
 //! rate is answered, and the server has idle workers, no queue and spare CPU; no connection was lost or took a second to
