@@ -31,10 +31,11 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     // Errors come as fast as they can be asked for: what fails the requests is what limits, however busy that keeps the generator.
     let is_server = is_server_full(facts) || concurrency::is_mostly_errors(facts) || fails_early(facts);
     if let Some(why) = facts.generator_fault.as_ref().filter(|_| !is_server) {
-        let summary =
-            format!("The load generator is the bottleneck: {why}. The figures are not valid for the server.");
+        let shares = may_share_processors(facts);
+        let limit = if shares { "was late" } else { "is the bottleneck" };
+        let summary = format!("The load generator {limit}: {why}. The figures are not valid for the server.");
         let advice = "use more threads (-t), another machine for the generator, or a lower load";
-        let confidence = if may_share_processors(facts) { 0.5 } else { 0.95 };
+        let confidence = if shares { 0.5 } else { 0.95 };
         return Some(finding(facts, summary, confidence, ("threads or hosts", advice)));
     }
     let cap = too_few_connections(facts)?;
@@ -176,7 +177,9 @@ mod tests {
             let mut facts = facts(values.as_slice(), &[]);
             facts.generator_fault = Some("half of the responses waited".into());
             facts.generator_is_late = is_late;
-            assert_eq!(check(&facts).unwrap().confidence, expected, "{busy:?} {is_late}");
+            let finding = check(&facts).unwrap();
+            assert_eq!(finding.confidence, expected, "{busy:?} {is_late}");
+            assert_eq!(finding.summary.contains("was late"), expected == 0.5, "{}", finding.summary);
         }
     }
 
