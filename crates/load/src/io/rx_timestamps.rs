@@ -126,12 +126,18 @@ pub(crate) struct OutOfOrder {
 }
 
 impl OutOfOrder {
-    /// Whether what came at this time was kept waiting by its reader alone. `count` is called where it was read late.
-    fn depends_on_reader(&mut self, timestamp_ns: u64, now_ns: u64, count: impl FnOnce() -> u32) -> bool {
+    /// Whether what came at this time was kept waiting by its reader alone. `count` is called where it was read late, and says
+    /// by when it had counted: on a busy machine more may come between the read and that.
+    fn depends_on_reader(
+        &mut self,
+        timestamp_ns: u64,
+        now_ns: u64,
+        count: impl FnOnce() -> (u32, u64),
+    ) -> bool {
         if now_ns.saturating_sub(timestamp_ns) >= READ_LATE_NS_MIN {
-            let count = count();
+            let (count, counted_ns) = count();
             if count != self.count {
-                *self = Self { count, met_ns: now_ns };
+                *self = Self { count, met_ns: counted_ns };
             }
         }
         timestamp_ns > self.met_ns
@@ -166,7 +172,7 @@ impl RxTimestampReader {
         let timestamp_ns = got.cmsgs().ok().and_then(|mut messages| messages.find_map(timestamp_from));
         let count = got.bytes;
         let timestamp_ns = timestamp_ns.filter(|timestamp_ns| {
-            let count = || tcp_info::received_out_of_order(socket.as_fd());
+            let count = || (tcp_info::received_out_of_order(socket.as_fd()), clock_ns(ClockId::Realtime));
             out_of_order.depends_on_reader(*timestamp_ns, clock_ns(ClockId::Realtime), count)
         });
         Ok((count, timestamp_ns.unwrap_or(0)))
@@ -401,11 +407,13 @@ mod tests {
     fn what_came_before_a_hole_was_filled_tells_nothing_of_its_reader() {
         let mut connection = OutOfOrder::default();
         let mut depends = |timestamp_us: u64, now_us: u64, count: u32| {
-            connection.depends_on_reader(timestamp_us * 1_000, now_us * 1_000, || count)
+            let counted = (count, (now_us + 400) * 1_000);
+            connection.depends_on_reader(timestamp_us * 1_000, now_us * 1_000, || counted)
         };
         assert!(depends(1_000, 9_000, 0), "late, and nothing is lost");
         assert!(!depends(20_000, 90_000, 3), "it waited for a segment");
         assert!(!depends(89_000, 90_100, 3), "so did what is read after it");
+        assert!(!depends(90_300, 94_000, 3), "it came while those were counted, and is one of them");
         assert!(depends(95_000, 99_000, 3), "it came later, and only its reader is late");
         assert!(!depends(100_000, 130_000, 4), "the next hole");
     }
