@@ -104,7 +104,9 @@ impl TestPlace {
         std::fs::write(path("scenarios/test/scenario.toml"), scenario).unwrap();
         std::fs::write(path("scenarios/test/load/list.txt"), "http://server/a\n").unwrap();
         std::fs::write(path("01-tuned"), recording("tune", 100)).unwrap();
-        for (name, rate) in [("01-as-found", 100), ("02-mended-twice", 300), ("02-by-hand", 300)] {
+        for (name, rate) in
+            [("01-as-found", 100), ("02-mended-twice", 300), ("03-by-hand", 300), ("02-as-tuned", 270)]
+        {
             std::fs::write(path(name), recording("diagnose", rate)).unwrap();
         }
         std::fs::write(
@@ -231,6 +233,10 @@ fn users_who_are_not_there_are_an_error() {
     assert_eq!(TestPlace::new(&of_the_generator, USERS).watch().unwrap_err().exit_code(), 2);
 }
 
+/// A tuning that changed a setting and kept it.
+const APPLIED: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../webdyno/tests/it/recordings/v0.1.0-tune/events.jsonl");
+
 /// Tunes without finding anything, takes the recording of a load, and leaves a file behind as it is told.
 const TUNES: &str = r#"
 for last; do :; done
@@ -264,6 +270,16 @@ fn a_tuning_is_rolled_back_and_compared_with_the_fix_by_hand() {
         assert_eq!(place.path("typed").exists(), share.is_some());
         assert_eq!(place.noted.borrow().last().unwrap(), "down");
     }
+    // What was left in force is loaded once more before it is given back.
+    let place = TestPlace::new(&with_remedy, TUNES);
+    std::fs::write(place.path("rollback"), "0").unwrap();
+    std::fs::copy(APPLIED, place.path("01-tuned")).unwrap();
+    let folder = place.folder().unwrap();
+    let tuned = run_tuned(&folder, &place.options(), &mut || place.up(), &mut |_| {}).unwrap();
+    assert_eq!((tuned.tuned_rate, tuned.share_of_by_hand()), (Some(270.0), Some(0.9)), "{tuned:?}");
+    let arguments = std::fs::read_to_string(place.path("arguments")).unwrap();
+    let places = ["tune\n", "02-as-tuned\n", "rollback\n", "03-by-hand\n"].map(|word| arguments.find(word));
+    assert!(places.is_sorted() && places[0].is_some(), "{arguments}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A scenario as it was found, tuned by the program as an operator would call it from the host of the clients; then rolled back,
-//! and mended by hand as its rounds say, so that both ways are measured on the same hosts.
+//! A scenario as it was found, tuned by the program as an operator would call it from the host of the clients, and loaded as it
+//! was left; then rolled back, and mended by hand as its rounds say, so that both ways are measured on the same hosts.
 
 use super::child;
 use super::rounds::{LOAD_FILES, MADE, RoundRunner, server};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use webdyno_host::services::sysctl::{SYSCTLS, Scope, Sysctl, space};
 use webdyno_model::number::significant;
 use webdyno_model::run::RunReport;
-use webdyno_model::tune::{Round, TuneReport, TuneState};
+use webdyno_model::tune::{Round, TuneState};
 use webdyno_model::{ErrorKind, Result, UserError};
 use webdyno_session::recording::Recording;
 use webdyno_session::view::{Outcome, View};
@@ -43,7 +43,7 @@ pub struct TunedOutcome {
     pub exit_code: i32,
     /// Successful requests per second as it was found; `None` is unknown, here and below.
     pub found_rate: Option<f64>,
-    /// The same of what tuning left in force.
+    /// The same of what tuning left in force, by a load of its own after it.
     pub tuned_rate: Option<f64>,
     /// The same after the fix by hand; `None` also where no program could carry it out.
     pub by_hand_rate: Option<f64>,
@@ -116,20 +116,27 @@ impl RoundRunner<'_> {
             Outcome::Tune(report) => Some(report),
             _ => None,
         };
+        let is_applied = report.as_ref().is_some_and(|report| report.state == TuneState::Applied);
+        let as_tuned = is_applied.then(|| self.measure(first, load, "02-as-tuned"));
+        // First of all it is given back.
         let not_restored = self.roll_back(&before)?;
+        let as_tuned = as_tuned.transpose()?;
         let by_hand = self.measure_manual_fix(rounds, load)?;
-        let is_applied = |report: &&TuneReport| report.state == TuneState::Applied;
         let found = report.as_ref().map(|report| &report.baseline);
-        let tuned = report.as_ref().filter(is_applied).map(|report| &report.best).or(found);
+        // Where nothing was left in force it is as it was found.
+        let tuned = |name: &str, of_run: fn(&RunReport) -> Option<f64>| match &as_tuned {
+            Some(evidence) => figure(evidence, name),
+            None => found.and_then(of_run),
+        };
         Ok(TunedOutcome {
             schema: SCHEMA.into(),
             scenario: self.folder.name.clone(),
             exit_code,
             found_rate: found.and_then(|run| run.rate),
-            tuned_rate: tuned.and_then(|run| run.rate),
+            tuned_rate: tuned("load.rate", |run| run.rate),
             by_hand_rate: by_hand.as_ref().and_then(|evidence| figure(evidence, "load.rate")),
             found_p95_us: found.and_then(p95_us),
-            tuned_p95_us: tuned.and_then(p95_us),
+            tuned_p95_us: tuned("load.p95_us", p95_us),
             by_hand_p95_us: by_hand.as_ref().and_then(|evidence| figure(evidence, "load.p95_us")),
             rounds: report.iter().flat_map(|report| &report.rounds).map(round_text).collect(),
             limit: report.as_ref().and_then(|report| report.limit.clone()),
@@ -248,9 +255,14 @@ impl RoundRunner<'_> {
             self.prepare_when_quiet(number, round)?;
         }
         let Some(last) = rounds.get(count).filter(|_| count > 0) else { return Ok(None) };
-        let directory = self.options.directory.join("02-by-hand");
-        self.load(last, load, &directory)?;
-        Evidence::of(&Recording::read(&directory)?).map(Some)
+        self.measure(last, load, "03-by-hand").map(Some)
+    }
+
+    /// The load as the rounds of a run make it: the last that tuning itself measured may be from the moment after a restart.
+    fn measure(&mut self, round: &ScenarioRound, load: &ScenarioLoad, name: &str) -> Result<Evidence> {
+        let directory = self.options.directory.join(name);
+        self.load(round, load, &directory)?;
+        Evidence::of(&Recording::read(&directory)?)
     }
 }
 
