@@ -3,11 +3,12 @@
 use super::finding::{DEFAULT_BYTES, MEGABYTE, TRANSLATING_FRACTION};
 use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
-use crate::resources::{memory_evidence, php_cost};
+use crate::resources::{memory_evidence, php_cost, processor_time};
 use crate::wording::{format_bytes, format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
 use webdyno_model::number::significant;
+use webdyno_model::processor_time::ProcessorWork;
 use webdyno_model::service::SettingValue;
 use webdyno_model::setting::SettingId;
 
@@ -17,6 +18,10 @@ const READ_BYTES_MIN: f64 = 50_000.0;
 const READ_PER_ANSWER_MIN: f64 = 2.0;
 /// One worker uses no page of scripts that it was never asked for: half of the cache in one means that it is full.
 const RESIDENT_FRACTION_MIN: f64 = 0.4;
+/// Strings have memory of their own in there, 8 MB as PHP comes: of a small cache few megabytes are for scripts. Where so much of the CPU
+/// time goes to translating, those that one worker uses are enough.
+const RESIDENT_TRANSLATING_FRACTION_MIN: f64 = 0.25;
+const TRANSLATING_MIN: f64 = 0.25;
 const CONFIDENCE: f64 = 0.8;
 /// Translating takes most of what a request costs: it may be what limits where processors idle for a part of the time, too.
 const BUSY_FRACTION_MIN: f64 = 0.6;
@@ -29,7 +34,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         (facts.value(FactId::opcache_mapping_bytes)?, facts.value(FactId::opcache_resident_bytes)?);
     let read = facts.value(FactId::opcache_read_bytes_per_s)? / facts.ended_per_s()?;
     let answer = facts.value(FactId::answer_bytes_mean).unwrap_or(0.0);
-    let is_full = resident >= RESIDENT_FRACTION_MIN * size
+    let is_full = resident >= resident_fraction_min(facts) * size
         && read >= READ_BYTES_MIN.max(READ_PER_ANSWER_MIN * answer)
         && !memory_evidence::is_proven(facts);
     let cores = facts.value(FactId::service_cpu_cores).filter(|_| is_full)?;
@@ -57,15 +62,23 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     })
 }
 
+fn resident_fraction_min(facts: &Facts) -> f64 {
+    let translating = processor_time::share(facts, ProcessorWork::PhpCompilation);
+    match translating {
+        Some(share) if share >= TRANSLATING_MIN => RESIDENT_TRANSLATING_FRACTION_MIN,
+        _ => RESIDENT_FRACTION_MIN,
+    }
+}
+
 fn remedy(size: f64) -> Remedy {
     let whole = |bytes: f64| SettingValue::Integer((bytes / MEGABYTE).round() as i64);
     Remedy {
         setting: SettingId::of_service("apache", "opcache.memory_consumption"),
         from: Some(whole(size)),
         to: Some(whole((2.0 * size).max(DEFAULT_BYTES))),
-        class: ApplyClass::Manual,
-        risk: "memory, shared by all workers; a restart of Apache".into(),
-        why: "room for all scripts: in the php.ini of Apache's PHP; at least PHP's own default, else twice as much. opcache_get_status() in a page tells what it holds".into(),
+        class: ApplyClass::Reload,
+        risk: "memory, shared by all workers; a reload, after which each script is compiled once more".into(),
+        why: "room for all scripts: PHP's own default, or twice as much as there is; in the php.ini of Apache's PHP. opcache_get_status() in a page shows what it holds".into(),
         predicted: None,
         together_with: vec![],
     }
@@ -74,7 +87,7 @@ fn remedy(size: f64) -> Remedy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::testing::{facts, with_changes};
+    use crate::facts::testing::{add_samples, facts, with_changes};
 
     #[test]
     fn scripts_that_are_read_for_each_request_find_no_room() {
@@ -92,9 +105,10 @@ mod tests {
             check(&facts(&with_changes(&base, changes), &[("opcache.enable", enabled)]))
         };
         let found = with(&[], 1).unwrap();
+        let remedy = &found.remedies[0];
         assert_eq!(
-            (found.confidence, found.remedies[0].to.clone()),
-            (CONFIDENCE, Some(SettingValue::Integer(128)))
+            (found.confidence, remedy.to.clone(), remedy.class),
+            (CONFIDENCE, Some(SettingValue::Integer(128)), ApplyClass::Reload)
         );
         assert!(with(&[], 0).is_none(), "that is opcache-off");
         let some_room = [(FactId::service_cpu_cores, 0.7), (FactId::cpu_busy_fraction, 0.78)];
@@ -107,5 +121,14 @@ mod tests {
         ] {
             assert!(with(&[change], 1).is_none(), "{what}");
         }
+        let translates = |share: u64| {
+            let strings = with_changes(&base, &[(FactId::opcache_resident_bytes, 2.7e6)]);
+            let mut facts = facts(&strings, &[("opcache.enable", 1)]);
+            let places = [("zendparse", share), ("execute_ex", 1000 - share)]
+                .map(|(function, samples)| (format!("apache2;libphp8.2.so;{function}"), samples));
+            add_samples(&mut facts, &places.each_ref().map(|(place, samples)| (place.as_str(), *samples)));
+            check(&facts).is_some()
+        };
+        assert_eq!([600, 100].map(translates), [true, false], "most of the cache is for strings");
     }
 }

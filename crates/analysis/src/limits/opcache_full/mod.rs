@@ -9,7 +9,8 @@
 //! the CPU or uses up the quota of its control group, or computes for most of the response time.
 //!
 //! In Apache's own workers (mod_php) nobody is asked: it is full if one worker uses four tenths of the memory that the cache may have
-//! (`/proc/PID/smaps`), and each request reads 50 kB and more of files that are not sent.
+//! (`/proc/PID/smaps`; a quarter where samples show that a quarter of the service's CPU time compiles PHP), and each request reads 50 kB
+//! and more of files that are not sent.
 //!
 //! ## What to do
 //! If its keys are used up, `opcache.max_accelerated_files`: twice as many. Else `opcache.memory_consumption`: the mean size of
