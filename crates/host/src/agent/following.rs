@@ -12,6 +12,7 @@ use crate::agent::protocol::FromAgent;
 use crate::collectors::Target;
 use crate::discovery::survey::SurveyBudget;
 use crate::os::process::ProcessName;
+use crate::os::procfs;
 use crate::visibility::listeners;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -147,6 +148,20 @@ impl Watched {
         }
     }
 
+    /// Backends that were started anew are read by their new process ids at once: a look takes seconds where CPU is short, and
+    /// what they use would be taken for other programs' meanwhile. The topology keeps the former ones, so that a look reads them anew.
+    fn follow_successors(&mut self) {
+        let pids: Vec<u32> = self.target.backends.iter().map(|backend| backend.pid).collect();
+        let is_gone = |pid: u32| self.backends.iter().any(|known| known.pid == pid && !known.is_alive());
+        let followed = self.target.backends.iter().map(|backend| {
+            let executable = backend.executable.as_deref().filter(|_| is_gone(backend.pid));
+            let pid = executable.and_then(|executable| successor(executable, &pids)).unwrap_or(backend.pid);
+            ServiceSnapshot { pid, ..backend.clone() }
+        });
+        let next = Target { backends: followed.collect(), ..self.target.clone() };
+        self.set(next);
+    }
+
     /// Takes over what a look found; says so when it is the first, or another topology than before.
     fn found(&mut self, mut topology: Topology) {
         keep_status_page(&mut topology, &self.topology);
@@ -161,6 +176,15 @@ impl Watched {
         }
         self.topology = topology;
     }
+}
+
+/// The main process of a program, where there is only one beside those that are known.
+fn successor(executable: &str, known_pids: &[u32]) -> Option<u32> {
+    let is_same = |pid: &u32| procfs::executable(*pid).is_ok_and(|(path, _)| path == executable);
+    let same: Vec<u32> = procfs::pids().into_iter().filter(is_same).collect();
+    let is_main = |pid: &&u32| procfs::stat(**pid).is_ok_and(|stat| !same.contains(&stat.ppid));
+    let mut mains = same.iter().filter(is_main).filter(|pid| !known_pids.contains(pid));
+    mains.next().copied().filter(|_| mains.next().is_none())
 }
 
 /// Those of known processes that are gone, and that a target still names.
@@ -204,6 +228,8 @@ fn follow(host: &dyn Host, shared: &Weak<Mutex<Watched>>, looked_well: bool) {
         let has_lost_one = backends.iter().any(|backend| !backend.is_alive());
         if has_lost_one {
             soon_count = SOON_COUNT;
+            let Some(held) = shared.upgrade() else { return };
+            lock(&held).follow_successors();
         }
         if has_lost_one || main.is_some_and(|main| !main.is_alive()) || Instant::now() >= due {
             looks_count += 1;
@@ -320,6 +346,8 @@ pub fn target(snapshot: Option<&ServiceSnapshot>, before: Target) -> Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
 
     // What waits behind thousands of others is not gone; of another process nothing is known.
     #[test]
@@ -351,7 +379,7 @@ mod tests {
     // What tells that it has to be looked again: the end of any of them, and of those alone that were there.
     #[test]
     fn the_end_of_a_backend_is_seen() {
-        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut process = Command::new("sleep").arg("60").spawn().unwrap();
         let backend = |pid| ServiceSnapshot { pid, ..ServiceSnapshot::default() };
         let backends: Arc<[ServiceSnapshot]> =
             [backend(process.id()), backend(listeners::NO_PID), backend(u32::MAX)].into();
@@ -365,5 +393,34 @@ mod tests {
         // The service in front was read anew meanwhile: the next look still has to find what took its place.
         assert_eq!(lost(&named, &target), named);
         assert_eq!(lost(&named, &Target::default()), [], "it is looked for until a look was made");
+    }
+    // PHP-FPM that went to the background has another process id after each reload; its children are none of its successors.
+    #[test]
+    fn what_was_started_anew_is_the_only_main_process_of_its_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = std::fs::canonicalize(folder.path()).unwrap().join("server");
+        std::fs::copy(std::fs::canonicalize("/bin/sh").unwrap(), &program).unwrap();
+        // The child is the same program; both end with their input.
+        let start = || {
+            let mut command = Command::new(&program);
+            command
+                .args(["-c", "exec 3<&0; (read line <&3; :) & echo; read line"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
+            let mut process = command.spawn().unwrap();
+            process.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            process
+        };
+        let executable = program.to_str().unwrap();
+        assert_eq!(successor(executable, &[]), None, "nothing runs");
+        let mut first = start();
+        assert_eq!(successor(executable, &[]), Some(first.id()));
+        let mut second = start();
+        assert_eq!(successor(executable, &[]), None, "which one is meant is not known");
+        assert_eq!(successor(executable, &[second.id()]), Some(first.id()), "a backend of its own");
+        for process in [&mut first, &mut second] {
+            drop(process.stdin.take());
+            process.wait().unwrap();
+        }
     }
 }
