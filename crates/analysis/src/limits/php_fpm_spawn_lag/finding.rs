@@ -12,6 +12,8 @@ const CONFIDENCE_DRAINED: f64 = 0.9;
 const CONFIDENCE_COME_AND_GO: f64 = 0.75;
 /// A queue that stands when many children came may wait for something else.
 const CONFIDENCE_STANDS: f64 = 0.5;
+/// Where less than this share of what is in flight waits for a child, children were started for what waits elsewhere.
+const EXPLAINS_MIN: f64 = 0.25;
 
 /// Fires when children of a pool are being started while requests wait for one, and more are allowed.
 pub fn check(facts: &Facts) -> Option<Finding> {
@@ -33,7 +35,7 @@ pub fn check(facts: &Facts) -> Option<Finding> {
     cited.extend(facts.cite(&fact_ids! {
         in_flight_mean, response_time_mean_us, response_time_p99_us, rate, offered_rate,
     }));
-    let at_once = concurrency::requests_in_flight(facts);
+    let share = concurrency::requests_in_flight(facts).map(|at_once| (pool.queue / at_once).min(1.0));
     Some(Finding {
         id: LimitId::PhpFpmSpawnLag.into(),
         summary: format!(
@@ -46,11 +48,12 @@ pub fn check(facts: &Facts) -> Option<Finding> {
             format_number(pool.limit)
         ),
         confidence: match () {
+            () if share.is_some_and(|share| share < EXPLAINS_MIN) => CONFIDENCE_STANDS,
             () if pool.has_drained() => CONFIDENCE_DRAINED,
             () if pool.comes_and_goes => CONFIDENCE_COME_AND_GO,
             () => CONFIDENCE_STANDS,
         },
-        explains_fraction: at_once.map(|at_once| significant((pool.queue / at_once).min(1.0), 3)),
+        explains_fraction: share.map(|share| significant(share, 3)),
         facts: cited,
         remedies: vec![super::remedy::remedy(facts, &pool)],
     })
@@ -105,6 +108,7 @@ pub(super) mod tests {
             ("the limit is logged", vec![(FactId::fpm_limit_logged, 1.0)], None),
             ("nobody waits", vec![(FactId::fpm_queue_mean, 0.4)], None),
             ("hardly anybody waits", vec![(FactId::fpm_queue_mean, 2.0)], None),
+            ("most wait elsewhere", vec![(FactId::fpm_queue_mean, 10.0)], Some(0.5)),
         ] {
             let found = with(&changes, &[], "dynamic").map(|finding| finding.confidence);
             assert_eq!(found, confidence, "{name}");

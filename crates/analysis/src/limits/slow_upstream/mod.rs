@@ -12,7 +12,8 @@
 //! seen to wait there). On kept connections the next question may follow an answer within a tick of the kernel's clock: then it is
 //! only known that they are open, and the finding is less sure; where hardly any was seen to wait, or where it may not be seen
 //! whose connections these are, half sure. Processors and memory of this machine are not what is short. A name server is another
-//! server, too: most requests that are worked on have a DNS lookup in flight (sockets of UDP towards port 53), no setting of Apache
+//! server, too: most requests that are worked on have a DNS lookup in flight (sockets of UDP towards port 53, or PHP in a function like
+//! `gethostbyname`), no setting of Apache
 //! makes them, and they take 20 ms of each request, or less where requests take twice as long as alone. Where all workers of Apache
 //! are taken, and others have most of them (slow clients), the few that wait there are not what limits. A server that takes as long
 //! for one as for many is no limit: then the workers that wait for it are (`apache-workers-exhausted`,

@@ -6,7 +6,7 @@ use crate::facts::{FactId, Facts, fact_ids};
 use crate::limits::LimitId;
 use crate::limits::hostname_lookups;
 use crate::limits::manual_remedy::manual;
-use crate::resources::{concurrency, worker_waits};
+use crate::resources::{concurrency, php_functions, worker_waits};
 use crate::wording::{format_number, format_time};
 use webdyno_model::diagnosis::Finding;
 use webdyno_model::number::significant;
@@ -25,18 +25,31 @@ const SLOW_LOOKUP_US_MIN: f64 = 20_000.0;
 /// Requests that take this many times as long as alone.
 const SLOWER_TIMES_MIN: f64 = 2.0;
 const CONFIDENCE: f64 = 0.85;
+/// Functions of PHP that wait for a name server.
+const OF_NAMES: [&str; 8] = [
+    "gethostbyname",
+    "gethostbynamel",
+    "gethostbyaddr",
+    "dns_get_record",
+    "checkdnsrr",
+    "dns_check_record",
+    "getmxrr",
+    "dns_get_mx",
+];
 
 /// Fires when at all times most of the requests that are worked on have a lookup in flight, and Apache is not told to make them.
 pub(super) fn check(facts: &Facts) -> Option<Finding> {
-    let look_ups = facts.value(FactId::look_ups_mean).filter(|look_ups| *look_ups >= LOOKUPS_MIN)?;
+    let look_ups = facts.value(FactId::look_ups_mean)?;
     let in_flight = concurrency::requests_in_flight(facts)?;
     let worked_on = (in_flight - concurrency::requests_queued(facts))
         .min(concurrency::requests_in_children_max(facts))
         .max(LOOKUPS_MIN);
-    let waiting = look_ups.min(worked_on);
+    // Sockets are looked at once a second, and of lookups that are made in step met by chance; functions are looked at more often.
+    let waiting = look_ups.min(worked_on).max(in_functions(facts) * worked_on);
     let time_us = waiting / facts.ended_per_s()? * 1e6;
     let least_us = if is_slower_than_alone(facts) { LOOKUP_US_MIN } else { SLOW_LOOKUP_US_MIN };
-    if look_ups > LOOKUPS_PER_REQUEST_MAX * in_flight
+    if waiting < LOOKUPS_MIN
+        || look_ups > LOOKUPS_PER_REQUEST_MAX * in_flight
         || waiting < LOOKUPS_FRACTION_MIN * worked_on
         || time_us < least_us
         || hostname_lookups::finding::check(facts).is_some()
@@ -45,6 +58,10 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
     {
         return None;
     }
+    let mut cited = facts.cite(&fact_ids! {
+        look_ups_mean, in_flight_mean, response_time_mean_us, response_time_alone_us, rate, cpu_busy_fraction,
+    });
+    cited.extend(php_functions::cite(facts, php_functions::WAITING));
     Some(Finding {
         id: LimitId::SlowUpstream.into(),
         summary: format!(
@@ -55,9 +72,7 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
         ),
         confidence: CONFIDENCE,
         explains_fraction: Some(significant((waiting / worked_on).min(1.0), 3)),
-        facts: facts.cite(&fact_ids! {
-            look_ups_mean, in_flight_mean, response_time_mean_us, response_time_alone_us, rate, cpu_busy_fraction,
-        }),
+        facts: cited,
         remedies: vec![manual(
             SettingId::external("resolver", "nameserver"),
             "none for this machine",
@@ -66,6 +81,12 @@ pub(super) fn check(facts: &Facts) -> Option<Finding> {
              in /etc/hosts",
         )],
     })
+}
+
+/// Of the processes of PHP that execute something, those that wait in a function that looks names up.
+fn in_functions(facts: &Facts) -> f64 {
+    let of_names = |place: &str| OF_NAMES.contains(&place.rsplit(';').next().unwrap_or_default());
+    facts.each(php_functions::WAITING).filter(|(place, _)| of_names(place)).map(|(_, share)| share).sum()
 }
 
 /// Whether requests are known to wait for each other.
@@ -110,6 +131,29 @@ mod tests {
                 (FactId::response_time_alone_us, alone_us),
             ];
             assert_eq!(with(&quick).is_some(), fires, "{alone_us}");
+        }
+    }
+
+    #[test]
+    fn functions_that_look_names_up_tell_what_a_few_looks_at_sockets_miss() {
+        for (place, share, found) in [
+            ("view.php;gethostbyname", 0.7, true),
+            ("Mail::send;dns_get_record", 0.7, true),
+            ("view.php;gethostbyname", 0.3, false),
+            ("view.php;usleep", 0.7, false),
+        ] {
+            let values = [
+                (FactId::look_ups_mean, 5.0),
+                (FactId::in_flight_mean, 11.0),
+                (FactId::rate, 66.0),
+                (FactId::cpu_busy_fraction, 0.1),
+            ];
+            let facts = facts_of_several(&values, &[(php_functions::WAITING, place, share)]);
+            assert_eq!(
+                check(&facts).map(|finding| finding.confidence),
+                found.then_some(CONFIDENCE),
+                "{place} {share}"
+            );
         }
     }
 
