@@ -13,6 +13,7 @@ use crate::collectors::Target;
 use crate::discovery::survey::SurveyBudget;
 use crate::os::process::ProcessName;
 use crate::os::procfs;
+use crate::services::UNKNOWN;
 use crate::visibility::listeners;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -154,7 +155,9 @@ impl Watched {
         let pids: Vec<u32> = self.target.backends.iter().map(|backend| backend.pid).collect();
         let is_gone = |pid: u32| self.backends.iter().any(|known| known.pid == pid && !known.is_alive());
         let followed = self.target.backends.iter().map(|backend| {
-            let executable = backend.executable.as_deref().filter(|_| is_gone(backend.pid));
+            // Of a program that is not known the executable may be an interpreter, which runs others, too.
+            let is_known = backend.service != UNKNOWN && is_gone(backend.pid);
+            let executable = backend.executable.as_deref().filter(|_| is_known);
             let pid = executable.and_then(|executable| successor(executable, &pids)).unwrap_or(backend.pid);
             ServiceSnapshot { pid, ..backend.clone() }
         });
@@ -178,11 +181,14 @@ impl Watched {
     }
 }
 
-/// The main process of a program, where there is only one beside those that are known.
+/// The main process of a program that was started just now, where there is only one beside those that are known.
 fn successor(executable: &str, known_pids: &[u32]) -> Option<u32> {
     let is_same = |pid: &u32| procfs::executable(*pid).is_ok_and(|(path, _)| path == executable);
     let same: Vec<u32> = procfs::pids().into_iter().filter(is_same).collect();
-    let is_main = |pid: &&u32| procfs::stat(**pid).is_ok_and(|stat| !same.contains(&stat.ppid));
+    let is_new = |start_ticks| procfs::age_s(start_ticks) <= SURVEY_INTERVAL.as_secs_f64();
+    let is_main = |pid: &&u32| {
+        procfs::stat(**pid).is_ok_and(|stat| !same.contains(&stat.ppid) && is_new(stat.start_ticks))
+    };
     let mut mains = same.iter().filter(is_main).filter(|pid| !known_pids.contains(pid));
     mains.next().copied().filter(|_| mains.next().is_none())
 }
