@@ -5,7 +5,7 @@ use crate::limits::LimitId;
 use crate::limits::db_slow_queries::finding::busiest_statement;
 use crate::limits::healthy::response_time::slower_than_alone;
 use crate::limits::manual_remedy::{database_account, manual};
-use crate::resources::{concurrency, memory_evidence, processors, setting_source};
+use crate::resources::{concurrency, memory_evidence, processors, setting_source, worker_waits};
 use crate::wording::{format_number, format_time};
 use webdyno_model::change::ApplyClass;
 use webdyno_model::diagnosis::{Finding, Remedy};
@@ -17,6 +17,8 @@ use webdyno_model::setting::SettingId;
 const WAITING_MIN: f64 = 1.0;
 /// What part of the requests that are worked on must wait for rows to be what limits: those in queues wait for these.
 const SHARE_MIN: f64 = 0.25;
+/// Where others (slow clients) have most of the workers, the few that wait for rows are not all that limits.
+const CONFIDENCE_OF_FEW: f64 = 0.5;
 
 /// So many of the requests must have waited for a table.
 const TABLE_WAITS_MIN: f64 = 0.25;
@@ -233,7 +235,11 @@ fn row_lock_finding(facts: &Facts) -> Option<Finding> {
             "{} database statements at a time wait for row locks{each}. They are serialized, whatever the hardware; more connections would make it worse.{statement}",
             format_number(waiting)
         ),
-        confidence: if agree { 0.95 } else { 0.8 },
+        confidence: match () {
+            () if worker_waits::are_most_held_otherwise(facts, waiting) => CONFIDENCE_OF_FEW,
+            () if agree => 0.95,
+            () => 0.8,
+        },
         explains_fraction: Some(significant(share, 3)),
         facts: facts.cite(&fact_ids! {
             db_row_lock_waiting_mean, db_row_lock_time_fraction, db_row_lock_waits_per_s,
@@ -263,6 +269,23 @@ mod tests {
         ];
         let known: Vec<_> = values.into_iter().filter(|(_, value)| value.is_finite()).collect();
         check(&facts(&known, &[]))
+    }
+
+    #[test]
+    fn the_few_that_wait_while_others_have_the_workers_are_half_of_it() {
+        for (workers, confidence) in [(31.0, 0.5), (2.0, 0.95)] {
+            let values = [
+                (FactId::db_row_lock_waiting_mean, 1.26),
+                (FactId::db_row_lock_time_fraction, 1.3),
+                (FactId::in_flight_mean, 18.0),
+                (FactId::accept_queue_mean, 16.0),
+                (FactId::scoreboard_full_fraction, 1.0),
+                (FactId::workers_limit, workers),
+                (FactId::cpu_busy_fraction, 0.1),
+            ];
+            let found = check(&facts(&values, &[])).map(|finding| finding.confidence);
+            assert_eq!(found, Some(confidence), "{workers} workers");
+        }
     }
 
     #[test]
